@@ -89,10 +89,14 @@ PROGRAMS = {
        for head, rows, word, masked in GROUPS},
     **{f"decode_{how}{head}_{word}": ("decode.cpp", "attention_decode", {},
                                       [f"K_T0={word}", f"K_HEAD={head}", f"K_MASKED={int(how == 'masked_')}",
-                                       f"K_FRESH={int(how == 'fresh_')}"])
+                                       f"K_FRESH={int(how == 'fresh_')}", "K_PAGES=0", "K_CODES=0"])
        for how, word, head in (("", "f16", 64), ("", "bf16", 80), ("", "f16", 128), ("", "bf16", 256),
                                ("masked_", "f16", 64), ("masked_", "bf16", 128), ("fresh_", "f16", 64),
                                ("fresh_", "bf16", 128))},
+    **{f"decode_{how}_{head}_{word}": ("decode_pages.cpp", "attention_decode", {},
+                                       [f"K_T0={word}", f"K_HEAD={head}", "K_MASKED=0", "K_FRESH=0", "K_PAGES=1",
+                                        f"K_CODES={int(how == 'codes')}"])
+       for how in ("pages", "codes") for head, word in ((64, "f16"), (128, "bf16"), (128, "f16"))},
     "quantized_group": ("quantized_group.cpp", "quantized_group", {}, ["K_T0=f32"]),
     "norm_short": ("norm_short.cpp", "norm_short", {}, ["K_T0=f32"]),
     **{f"gated_bias_{word}": ("gated_bias.cpp", "gated_bias", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},

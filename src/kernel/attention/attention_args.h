@@ -23,8 +23,9 @@ enum {
 /* Keys of a group of lanes of attention_few that are loaded at a time. */
 #define K_ATTENTION_AHEAD(rows) ((rows) == 1 ? 4 : 2)
 
-/* Keys that a warp of attention_decode has on its way, and their values. */
-#define K_DECODE_KEYS(head) ((head) <= 64 ? 32 : 16)
+/* Keys that a warp of attention_decode has on its way, and their values: codes of a byte, or
+ * elements of two. */
+#define K_DECODE_KEYS(head, codes) (((head) <= 64 ? 32 : 16) * ((codes) ? 2 : 1))
 
 /* Keys that a warp of attention_mma takes at a time, of elements of `size` bytes: fewer where sums
  * or masks take many registers. */
@@ -175,9 +176,24 @@ typedef struct mp_attention_args {
     k_divider by_splits, by_row_blocks, by_kv_heads, by_rows;
     k_divider by_round, by_units; /* of attention_mma; units: key heads of all entries */
     k_score_rule rule;
-    k_cache_values cache; /* of attention_few_cache */
+    k_cache_values cache; /* of attention_few_cache and attention_decode_codes */
     k_beams beams;        /* of attention_few */
 } mp_attention_args;
+
+/* Keys of an entry in blocks: key j is row j % size of the block that its table names for j / size;
+ * one of no block is left out. */
+typedef struct k_pages {
+    const int32_t *table; /* [batch, columns]; NULL: all keys of an entry are neighbours */
+    int64_t columns, blocks;
+    int32_t size; /* a multiple of K_DECODE_KEYS */
+    k_divider by_size;
+} k_pages;
+
+/* Of attention_decode_pages and attention_decode_codes. Codes are signed bytes. */
+typedef struct mp_pages_args {
+    mp_attention_args attention;
+    k_pages pages;
+} mp_pages_args;
 
 /* A new token of each entry, whose query and key attention_decode brings to a root mean square of 1
  * and rotates by halves of a head, and whose key and value it puts behind those that lengths say

@@ -23,6 +23,9 @@
  * value in the place of what the caches have; one warp of all that share a key head puts them
  * there.
  *
+ * With K_PAGES and K_CODES keys and values lie as decode_kept.h says. Codes become numbers of T on
+ * their way to products; what their scales leave over, those of values above all, goes with sums.
+ *
  * Where there are no tensor cores (the emulated device, GPUs before 8.0) a lane takes rows by plain
  * loops.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -45,7 +48,7 @@ K_FN void decode_store(const mp_attention_args *args, const decode *at, int32_t 
         T *out = (T *)args->out + at->entry * args->out_stride[0] +
                  line.head * args->out_stride[1] + line.row * args->out_stride[2] + d;
         K_UNROLL for (int32_t i = 0; i < STORED; i++) {
-            out[i] = T_store(sum[i] * norm);
+            out[i] = T_store(sum[i] * norm * decode_scale(args, 1, at->kv_head, d + i));
         }
         return;
     }
@@ -57,7 +60,7 @@ K_FN void decode_store(const mp_attention_args *args, const decode *at, int32_t 
         part[1] = found[1];
     }
     K_UNROLL for (int32_t i = 0; i < STORED; i++) {
-        part[K_ATTENTION_STATE + d + i] = sum[i];
+        part[K_ATTENTION_STATE + d + i] = sum[i] * decode_scale(args, 1, at->kv_head, d + i);
     }
 }
 
@@ -113,7 +116,9 @@ K_FN void decode_scores(const decode_pack *q, const decode_keys *k, float (*scor
         K_UNROLL for (int32_t h = 0; h < 4; h += 2) {
             const uint32_t a[4] = {q[c].word[h], 0, q[c].word[h + 1], 0};
             K_UNROLL for (int32_t s = 0; s < SIDES; s++) {
-                decode_product(score[s], a, &k->of[s][c].word[h]);
+                const decode_kept *kept = &k->of[s][c];
+                const uint32_t b[2] = {decode_word(kept, h), decode_word(kept, h + 1)};
+                decode_product(score[s], a, b);
             }
         }
     }
@@ -164,8 +169,9 @@ K_FN void decode_clear_values(const decode_source *from, int32_t key, a_span spa
     K_UNROLL for (int32_t i = 0; i < SIDES * 2; i++) {
         const int32_t row = key + i / 2 * 8 + from->t * 2 + i % 2;
         const int32_t is_seen = row >= span.from && row < span.to;
-        K_UNROLL for (int32_t w = 0; w < VALUE_PIECES * 4; w++) {
-            uint32_t *word = &v->of[i / 2][i % 2][w / 4].word[w % 4];
+        enum { WORDS = (int)sizeof(decode_kept) / 4 };
+        K_UNROLL for (int32_t w = 0; w < VALUE_PIECES * WORDS; w++) {
+            uint32_t *word = &v->of[i / 2][i % 2][w / WORDS].word[w % WORDS];
             *word = is_seen ? *word : 0;
         }
     }
@@ -177,8 +183,9 @@ K_FN void decode_add(const decode_values *v, float (*weight)[4], decode_state *s
                                decode_pair(weight[s + 1][0], weight[s + 1][1])};
         K_UNROLL for (int32_t m = 0; m < VALUE_PIECES; m++) {
             K_UNROLL for (int32_t j = 0; j < 4; j++) {
-                const uint32_t x[4] = {v->of[s][0][m].word[j], v->of[s][1][m].word[j],
-                                       v->of[s + 1][0][m].word[j], v->of[s + 1][1][m].word[j]};
+                const uint32_t x[4] = {
+                    decode_word(&v->of[s][0][m], j), decode_word(&v->of[s][1][m], j),
+                    decode_word(&v->of[s + 1][0][m], j), decode_word(&v->of[s + 1][1][m], j)};
                 const uint32_t a[4] = {
                     __byte_perm(x[0], x[1], 0x5410), __byte_perm(x[0], x[1], 0x7632),
                     __byte_perm(x[2], x[3], 0x5410), __byte_perm(x[2], x[3], 0x7632)};
@@ -333,15 +340,17 @@ K_FN void decode_meet(const mp_attention_args *args, const decode *at, decode_fo
 
 /* ---- a block ---- */
 
-K_FN decode_source decode_source_of(const mp_attention_args *args, const decode *at) {
+K_FN decode_source decode_source_of(const mp_attention_args *args, const k_pages *pages,
+                                    const decode *at) {
     const int32_t lane = (int32_t)threadIdx.x % LANES;
     decode_source from;
     from.g = lane / 4;
     from.t = lane % 4;
-    from.k = (const T *)args->k + at->entry * args->k_stride[0] + at->kv_head * args->k_stride[1] +
-             from.t * A_PIECE;
-    from.v = (const T *)args->v + at->entry * args->v_stride[0] + at->kv_head * args->v_stride[1] +
-             from.g * A_PIECE;
+    from.pages = pages;
+    from.k = (const decode_kv *)args->k + at->entry * args->k_stride[0] +
+             at->kv_head * args->k_stride[1] + from.t * A_PIECE;
+    from.v = (const decode_kv *)args->v + at->entry * args->v_stride[0] +
+             at->kv_head * args->v_stride[1] + from.g * A_PIECE;
     from.k_step = (int32_t)args->k_stride[2];
     from.v_step = (int32_t)args->v_stride[2];
     from.last = (int32_t)args->rule.keys - 1;
@@ -368,9 +377,8 @@ K_FN int32_t decode_first_key(const mp_attention_args *args, const decode *at) {
  * token's angles have to wait for that, which is then asked for before all else, and waited for
  * behind the tile. `room`: shared memory of the warp, for a row of keys and of values. */
 K_FN void decode_run(const mp_attention_args *args, const k_fresh *fresh, const decode *at,
-                     const decode_source *from, decode_pack *room, decode_state *state) {
+                     const decode_source *from, decode_kept *room, decode_state *state) {
     const k_score_rule *rule = &args->rule;
-    const float scale = (float)rule->scale * (K_MASKED ? 1 : DECODE_LOG2_E);
     const int32_t step = (int32_t)(blockDim.x / LANES) * (int32_t)args->splits * KEYS;
     const decode_line line = decode_line_at(args, at, from->g);
     const T *query = decode_query(args, at, line) + from->t * A_PIECE;
@@ -386,6 +394,8 @@ K_FN void decode_run(const mp_attention_args *args, const k_fresh *fresh, const 
     decode_given given;
     decode_asked asked;
     decode_own own;
+    decode_tile tile = decode_tile_at(from->pages, at->entry, key);
+    decode_tile tile_ahead = decode_tile_at(from->pages, at->entry, key + step);
     if (K_FRESH) {
         decode_bring(from, key);
         k_wait();
@@ -398,10 +408,12 @@ K_FN void decode_run(const mp_attention_args *args, const k_fresh *fresh, const 
     if (K_FRESH) {
         decode_ask(fresh, at, &asked);
     }
-    decode_load_keys(from, key, &k);
+    decode_load_keys(from, tile, key, &k);
     if (EARLY) {
-        decode_load_values(from, key, &v);
+        decode_load_values(from, tile, key, &v);
     }
+    const float scale = (float)rule->scale * (K_MASKED ? 1 : DECODE_LOG2_E) *
+                        decode_scale_query(args, at->kv_head, from->t, KEY_PIECES, q);
     decode_load_mask(rule, mask_row, from, key, &mask);
     if (K_FRESH) {
         own = decode_meet_token(args, fresh, at, from, given, &asked, q, room);
@@ -412,10 +424,13 @@ K_FN void decode_run(const mp_attention_args *args, const k_fresh *fresh, const 
     }
     const int64_t length = a_length(rule, entry);
     const a_span span = a_visible(rule, length, line.row);
+    const a_span none = {0, 0};
     const a_span all = {a_visible(rule, length, 0).from,
                         a_visible(rule, length, rule->rows - 1).to};
     K_ONE_COPY do {
         const int32_t next = key + step, is_more = next < all.to;
+        const decode_tile tile_next = tile_ahead;
+        tile_ahead = decode_tile_at(from->pages, at->entry, next + step);
         const int32_t is_own = K_FRESH && decode_has(&own, key);
         float score[SIDES][4];
         if (is_own) {
@@ -423,11 +438,12 @@ K_FN void decode_run(const mp_attention_args *args, const k_fresh *fresh, const 
         }
         decode_scores(q, &k, score);
         if (!EARLY) {
-            decode_load_values(from, key, &v);
+            decode_load_values(from, tile, key, &v);
         } else if (is_more) {
-            decode_load_keys(from, next, &k);
+            decode_load_keys(from, tile_next, next, &k);
         }
-        decode_weights(scale, from, key, span, &mask, score, state);
+        decode_weights(scale, from, key, decode_is_there(from->pages, tile) ? span : none, &mask,
+                       score, state);
         if (is_more) {
             decode_load_mask(rule, mask_row, from, next, &mask);
         }
@@ -437,11 +453,12 @@ K_FN void decode_run(const mp_attention_args *args, const k_fresh *fresh, const 
         decode_clear_values(from, key, all, &v);
         decode_add(&v, score, state);
         if (is_more && EARLY) {
-            decode_load_values(from, next, &v);
+            decode_load_values(from, tile_next, next, &v);
         } else if (is_more) {
-            decode_load_keys(from, next, &k);
+            decode_load_keys(from, tile_next, next, &k);
         }
         key = next;
+        tile = tile_next;
     }
     while (key < all.to)
         ;
@@ -450,9 +467,9 @@ K_FN void decode_run(const mp_attention_args *args, const k_fresh *fresh, const 
     }
 }
 
-K_FN void decode_block(const mp_attention_args *args, const k_fresh *fresh, const decode *at,
-                       float *shared) {
-    const decode_source from = decode_source_of(args, at);
+K_FN void decode_block(const mp_attention_args *args, const k_fresh *fresh, const k_pages *pages,
+                       const decode *at, float *shared) {
+    const decode_source from = decode_source_of(args, pages, at);
     const decode_found warps = decode_of_warps(at, shared);
     decode_state state;
     if (args->meet_log > 0) {
@@ -466,7 +483,7 @@ K_FN void decode_block(const mp_attention_args *args, const k_fresh *fresh, cons
         }
     }
     float *room = warps.values + (int32_t)threadIdx.x / LANES * warps.pitch;
-    decode_run(args, fresh, at, &from, (decode_pack *)(void *)room, &state);
+    decode_run(args, fresh, at, &from, (decode_kept *)(void *)room, &state);
     state.total += __shfl_xor_sync(DECODE_ALL, state.total, 1);
     state.total += __shfl_xor_sync(DECODE_ALL, state.total, 2);
     decode_leave(at, &from, &warps, &state);
@@ -479,68 +496,99 @@ K_FN void decode_block(const mp_attention_args *args, const k_fresh *fresh, cons
 
 #else
 
-K_FN float decode_dot(const T *a, const T *b) {
+K_FN float decode_dot(const mp_attention_args *args, int64_t kv_head, const T *q,
+                      const decode_kv *k) {
     float dot = 0;
     K_ONE_COPY for (int32_t d = 0; d < HEAD; d++) {
-        dot += T_load(a[d]) * T_load(b[d]);
+        dot += T_load(q[d]) * (decode_element(k[d]) * decode_scale(args, 0, kv_head, d));
     }
     return dot;
 }
 
+/* Rows of a key and of its value; 0 for one of no block. */
+typedef struct decode_rows {
+    const decode_kv *k, *v;
+} decode_rows;
+
+K_FN decode_rows decode_rows_of(const mp_attention_args *args, const k_pages *pages,
+                                const decode *at, int64_t key) {
+    const int64_t first = key / KEYS * KEYS;
+    const decode_tile tile = decode_tile_at(pages, at->entry, (int32_t)first);
+    const int64_t row = decode_first_row(pages, tile) + key - first;
+    decode_rows rows = {0, 0};
+    if (decode_is_there(pages, tile)) {
+        rows.k = (const decode_kv *)args->k + at->entry * args->k_stride[0] +
+                 at->kv_head * args->k_stride[1] + row * args->k_stride[2];
+        rows.v = (const decode_kv *)args->v + at->entry * args->v_stride[0] +
+                 at->kv_head * args->v_stride[1] + row * args->v_stride[2];
+    }
+    return rows;
+}
+
+#if K_FRESH
+/* The new token's rows in the place of those that caches have. */
+K_FN decode_rows decode_own_rows(const decode_own *own, int64_t key, decode_rows rows) {
+    if (key == own->row) {
+        rows.k = own->k;
+        rows.v = own->v;
+    }
+    return rows;
+}
+#endif
+
 /* A row and the block's share of the keys. */
-K_FN void decode_row(const mp_attention_args *args, const k_fresh *fresh, const decode *at,
-                     int32_t r) {
+K_FN void decode_row(const mp_attention_args *args, const k_fresh *fresh, const k_pages *pages,
+                     const decode *at, int32_t r) {
     const k_score_rule *rule = &args->rule;
     const decode_line line = decode_line_at(args, at, r);
     const a_span span = a_visible(rule, a_length(rule, at->entry), line.row);
     const T *q = decode_query(args, at, line);
-    const T *k =
-        (const T *)args->k + at->entry * args->k_stride[0] + at->kv_head * args->k_stride[1];
-    const T *v =
-        (const T *)args->v + at->entry * args->v_stride[0] + at->kv_head * args->v_stride[1];
+#if K_FRESH
+    const decode_given given = decode_given_at(args, fresh, at->entry);
+    const decode_token token = decode_token_of(args, fresh, at, given);
     decode_own own;
-    own.row = -1; /* none */
-    own.v = v;
-    if (K_FRESH) {
-        const decode_given given = decode_given_at(args, fresh, at->entry);
-        const decode_token token = decode_token_of(args, fresh, at, given);
-        decode_own_of(fresh, at, &token, q, &own);
-        q = own.q;
-        if (at->split + at->row_first + r == 0) {
-            decode_append(&token, &own);
-        }
+    decode_own_of(fresh, at, &token, q, &own);
+    q = own.q;
+    if (at->split + at->row_first + r == 0) {
+        decode_append(&token, &own);
     }
+#endif
+    (void)fresh;
     const int64_t mask_row = a_mask_row(rule, at->entry, line.head, line.row);
     float top = A_NONE, total = 0, sum[HEAD] = {0};
     K_ONE_COPY for (int64_t key = span.from; key < span.to; key++) {
         if (key / KEYS % args->splits != at->split) {
             continue;
         }
-        const int32_t is_own = key == own.row;
-        const T *keys = is_own ? own.k : k + key * args->k_stride[2];
-        const T *values = is_own ? own.v : v + key * args->v_stride[2];
-        const float plain = decode_dot(q, keys) * (float)rule->scale;
+        decode_rows rows = decode_rows_of(args, pages, at, key);
+        if (rows.k == 0) {
+            continue;
+        }
+#if K_FRESH
+        rows = decode_own_rows(&own, key, rows);
+#endif
+        const float plain = decode_dot(args, at->kv_head, q, rows.k) * (float)rule->scale;
         const float score = K_MASKED ? a_masked(rule, mask_row, key, plain) : plain;
         const float before = top;
         top = score > top ? score : top;
         const float shrink = total == 0 ? 0 : expf(before - top), weight = a_weight(score, top);
         total = total * shrink + weight;
         K_ONE_COPY for (int32_t d = 0; d < HEAD; d++) {
-            sum[d] = sum[d] * shrink + weight * T_load(values[d]);
+            sum[d] = sum[d] * shrink + weight * decode_element(rows.v[d]);
         }
     }
     const float found[2] = {top, total};
     decode_store(args, at, r, 0, found, sum);
 }
 
-K_FN void decode_block(const mp_attention_args *args, const k_fresh *fresh, const decode *at,
-                       float *shared) {
+K_FN void decode_block(const mp_attention_args *args, const k_fresh *fresh, const k_pages *pages,
+                       const decode *at, float *shared) {
     (void)shared;
     if (K_FRESH) {
         k_wait();
     }
     K_BLOCK_LOOP(r, at->rows) {
-        decode_row(args, fresh, at, (int32_t)r);
+        decode_row(args, fresh, pages, at, (int32_t)r);
     }
 }
 
@@ -551,12 +599,18 @@ K_FN void decode_block(const mp_attention_args *args, const k_fresh *fresh, cons
 K_BLOCK_KERNEL_LATE_WITHIN(184, K_DECODE_WARPS * 32, mp_fresh_args, args) {
     K_SHARED(float, shared);
     const decode at = decode_place(&args.attention, blockIdx.x);
-    decode_block(&args.attention, &args.fresh, &at, shared);
+    decode_block(&args.attention, &args.fresh, 0, &at, shared);
+}
+#elif K_PAGES
+K_BLOCK_KERNEL_UP_TO(K_DECODE_WARPS * 32, mp_pages_args, args) {
+    K_SHARED(float, shared);
+    const decode at = decode_place(&args.attention, blockIdx.x);
+    decode_block(&args.attention, 0, &args.pages, &at, shared);
 }
 #else
 K_BLOCK_KERNEL_UP_TO(K_DECODE_WARPS * 32, mp_attention_args, args) {
     K_SHARED(float, shared);
     const decode at = decode_place(&args, blockIdx.x);
-    decode_block(&args, 0, &at, shared);
+    decode_block(&args, 0, 0, &at, shared);
 }
 #endif

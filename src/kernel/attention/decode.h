@@ -4,15 +4,13 @@
 #ifndef MP_KERNEL_DECODE_H
 #define MP_KERNEL_DECODE_H
 
-#include "kernel/attention/attention.h"
-#include "kernel/core/index.h"
+#include "kernel/attention/decode_kept.h"
 #include "kernel/core/late.h"
-#include "kernel/core/warp_matrix.h"
 
 enum {
     HEAD = K_HEAD,
     ROWS = K_DECODE_ROWS,
-    KEYS = K_DECODE_KEYS(K_HEAD),
+    KEYS = K_DECODE_KEYS(K_HEAD, K_CODES),
     PIECES = HEAD / A_PIECE,
     HALF = HEAD / 2,
     LANES = 32,
@@ -72,62 +70,53 @@ enum {
 
 static_assert(HEAD % 16 == 0 && KEYS % 16 == 0, "products are of 16 elements and of 16 keys");
 
-typedef union decode_pack {
-    k_b128 raw;
-    uint32_t word[4];
-} decode_pack;
-
 /* Where a lane's first pieces of keys and of values lie, and how far rows are from each other. */
 typedef struct decode_source {
-    const T *k, *v;
+    const decode_kv *k, *v;
+    const k_pages *pages;
     int32_t k_step, v_step;
     int32_t last, last_masked; /* keys: the last one, and the last one that the mask has */
     int32_t g, t;
 } decode_source;
 
 typedef struct decode_keys {
-    decode_pack of[SIDES][KEY_PIECES];
+    decode_kept of[SIDES][KEY_PIECES];
 } decode_keys;
 
 typedef struct decode_values {
-    decode_pack of[SIDES][2][VALUE_PIECES];
+    decode_kept of[SIDES][2][VALUE_PIECES];
 } decode_values;
-
-/* Asked for where this stands, and not where it is used. */
-K_FN decode_pack decode_take(const T *from, int32_t is_there) {
-    decode_pack pack;
-#if K_PTX
-    asm volatile("{\n.reg .pred there;\nsetp.ne.b32 there, %5, 0;\n"
-                 "mov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
-                 "@there ld.global.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
-                 : "=&r"(pack.word[0]), "=&r"(pack.word[1]), "=&r"(pack.word[2]),
-                   "=&r"(pack.word[3])
-                 : "l"(from), "r"(is_there));
-#else
-    const k_b128 none = {0, 0};
-    pack.raw = is_there ? *(const k_b128 *)(const void *)from : none;
-#endif
-    return pack;
-}
 
 K_FN int32_t decode_least(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
 
-/* Beyond the last key that one is loaded, and left out later. */
-K_FN void decode_load_keys(const decode_source *from, int32_t key, decode_keys *out) {
+/* The row of the key behind `more` others of a tile, whose first is `key`. Beyond the last key of
+ * neighbours that one is loaded, and left out later; a block has them all. */
+K_FN int64_t decode_row_of(const decode_source *from, decode_tile tile, int32_t key, int32_t more) {
+    if (!K_PAGES) {
+        return decode_least(key + more, from->last);
+    }
+    const int32_t room = from->pages->table != 0 ? more : from->last - key;
+    return decode_first_row(from->pages, tile) + decode_least(more, room);
+}
+
+K_FN void decode_load_keys(const decode_source *from, decode_tile tile, int32_t key,
+                           decode_keys *out) {
+    const int32_t is_kept = decode_is_there(from->pages, tile);
     K_UNROLL for (int32_t s = 0; s < SIDES; s++) {
-        const int64_t row = decode_least(key + s * 8 + from->g, from->last);
+        const int64_t row = decode_row_of(from, tile, key, s * 8 + from->g);
         K_UNROLL for (int32_t c = 0; c < KEY_PIECES; c++) {
             const int32_t is_there = c * 4 + 3 < PIECES || c * 4 + from->t < PIECES;
-            out->of[s][c] = decode_take(from->k + row * from->k_step + c * 4 * A_PIECE, is_there);
+            out->of[s][c] = decode_take_kept(from->k + row * from->k_step + c * 4 * A_PIECE,
+                                             is_kept && is_there);
         }
     }
 }
 
 /* Has the keys and values of a tile on their way to the cache that all multiprocessors share. */
 K_FN void decode_bring(const decode_source *from, int32_t key) {
-    enum { LINE = 128 / (int)sizeof(T), LINES = (HEAD + LINE - 1) / LINE };
+    enum { LINE = 128 / (int)sizeof(decode_kv), LINES = (HEAD + LINE - 1) / LINE };
     const int32_t lane = (int32_t)threadIdx.x % LANES;
     K_ONE_COPY for (int32_t i = lane; i < KEYS * LINES; i += LANES) {
         const int64_t row = decode_least(key + i / LINES, from->last);
@@ -137,14 +126,16 @@ K_FN void decode_bring(const decode_source *from, int32_t key) {
     }
 }
 
-K_FN void decode_load_values(const decode_source *from, int32_t key, decode_values *out) {
+K_FN void decode_load_values(const decode_source *from, decode_tile tile, int32_t key,
+                             decode_values *out) {
+    const int32_t is_kept = decode_is_there(from->pages, tile);
     K_UNROLL for (int32_t s = 0; s < SIDES; s++) {
         K_UNROLL for (int32_t e = 0; e < 2; e++) {
-            const int64_t row = decode_least(key + s * 8 + from->t * 2 + e, from->last);
+            const int64_t row = decode_row_of(from, tile, key, s * 8 + from->t * 2 + e);
             K_UNROLL for (int32_t m = 0; m < VALUE_PIECES; m++) {
                 const int32_t is_there = m * 8 + 7 < PIECES || m * 8 + from->g < PIECES;
-                out->of[s][e][m] =
-                    decode_take(from->v + row * from->v_step + m * 8 * A_PIECE, is_there);
+                out->of[s][e][m] = decode_take_kept(from->v + row * from->v_step + m * 8 * A_PIECE,
+                                                    is_kept && is_there);
             }
         }
     }

@@ -76,7 +76,7 @@ static_assert(!K_FRESH || HEAD == 64 || HEAD == 128,
  * memory, since few tiles have it. */
 typedef struct decode_own {
     int32_t row;
-    decode_pack *k, *v;
+    decode_kept *k, *v;
 } decode_own;
 
 enum {
@@ -211,7 +211,7 @@ K_FN void decode_put_token(const decode_asked *asked, void *key, void *values) {
  * for the length behind all that the warp loads before. */
 K_FN decode_own decode_meet_token(const mp_attention_args *args, const k_fresh *fresh,
                                   const decode *at, const decode_source *from, decode_given given,
-                                  decode_asked *asked, decode_pack *q, decode_pack *room) {
+                                  decode_asked *asked, decode_pack *q, decode_kept *room) {
     const decode_token token = decode_token_of(args, fresh, at, given);
     const int32_t is_turned = fresh->cosine != 0;
     decode_angles angles;

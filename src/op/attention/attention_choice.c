@@ -20,10 +20,13 @@ static bool can_fuse(const mp_attention *a) {
 
 typedef enum way { FEW, MMA, TILES, PRODUCTS } way;
 
-/* Whether heads alone fill the device with some rows each, which tensor cores then do sooner. */
-static bool are_many(const mp_planner *p, const k_score_rule *rule) {
+/* Whether heads alone fill the device with some rows each, which tensor cores then do sooner,
+ * unless keys have to be unpacked for that. */
+static bool are_many(const mp_planner *p, const mp_attention *a) {
     enum { ROWS_MIN = 5, UNITS_EACH = 2 }; /* units of a multiprocessor */
-    return rule->group * rule->rows >= ROWS_MIN &&
+    const k_score_rule *rule = &a->rule;
+    return (a->cache == NULL || !mp_attention_can_decode(p, a)) &&
+           rule->group * rule->rows >= ROWS_MIN &&
            rule->batch * rule->kv_heads >= (int64_t)UNITS_EACH * p->device->info.multiprocessors;
 }
 
@@ -42,7 +45,7 @@ static way choose_way(const mp_planner *p, const mp_attention *a) {
     const bool tiles = (allowed & MP_SDPA_TILES) != 0;
     const bool products = (allowed & MP_SDPA_PRODUCTS) != 0;
     const bool mma = can_fuse(a) && mp_attention_can_mma(p, a) && (a->type != MP_F32 || large);
-    if (tiles && mma && (!few || are_many(p, rule) || (allowed & MP_SDPA_FEW) == 0)) {
+    if (tiles && mma && (!few || are_many(p, a) || (allowed & MP_SDPA_FEW) == 0)) {
         return MMA;
     }
     if (!can_fuse(a) || allowed == MP_SDPA_PRODUCTS || (products && !few && (large || !tiles))) {
@@ -72,6 +75,12 @@ bool mp_attention_takes_fresh(const mp_planner *p, const mp_attention *a) {
            mp_attention_can_decode(p, a);
 }
 
+bool mp_attention_reads_pages(const mp_planner *p, const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    return rule->batch * rule->heads > 0 && rule->keys > 0 &&
+           rule->group * rule->rows <= FEW_ROWS_MAX && mp_attention_can_decode(p, a);
+}
+
 mp_status mp_plan_attention(mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const mp_shape out = {.rank = 4, .dim = {rule->batch, rule->heads, rule->rows, a->v_head_size}};
@@ -83,6 +92,9 @@ mp_status mp_plan_attention(mp_planner *p, const mp_attention *a) {
         const size_t size = mp_dtype_size(a->type);
         return mp_plan_fill(p, a->out.ref, 0, MP_MIN(size, 4),
                             (size_t)count * (size < 4 ? 1 : size / 4));
+    }
+    if (a->pages != NULL) {
+        return mp_plan_attention_decode(p, a);
     }
     if (mp_blocks_as_mask(p, a)) {
         mp_attention masked = *a;

@@ -14,6 +14,17 @@ static bool can_decode_mask(const mp_attention *a) {
     return kind == K_MASK_NONE || ((kind == own || kind == K_MASK_BOOL) && a->rule.mask_keys > 0);
 }
 
+/* Caches of elements, or of codes that are signed bytes, in pages that have whole tiles or not. */
+static bool can_decode_kept(const mp_attention *a) {
+    const bool coded = a->cache != NULL, paged = a->pages != NULL;
+    const bool bytes = coded && a->cache->type.kind == K_NARROW_SIGNED &&
+                       a->cache->type.width == 8 && a->cache->zero == 0;
+    const bool whole = paged && a->pages->size % K_DECODE_KEYS(a->head_size, coded) == 0;
+    return (!coded && !paged) ||
+           ((bytes || !coded) && (whole || !paged) && a->fresh == NULL &&
+            a->rule.mask_kind == K_MASK_NONE && (a->head_size == 64 || a->head_size == 128));
+}
+
 /* Rows are counted by 32 bits, and so are the steps between those of keys. */
 bool mp_attention_can_decode(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
@@ -21,7 +32,7 @@ bool mp_attention_can_decode(const mp_planner *p, const mp_attention *a) {
     return (a->type == MP_F16 || a->type == MP_BF16) && (arch == 0 || arch >= MP_ATTENTION_ARCH) &&
            a->head_size == a->v_head_size && has_decode_head(a->head_size) &&
            mp_attention_is_wide(p, a) && can_decode_mask(a) &&
-           rule->padding_kind == K_PADDING_NONE && rule->softcap == 0 && a->cache == NULL &&
+           rule->padding_kind == K_PADDING_NONE && rule->softcap == 0 && can_decode_kept(a) &&
            a->beams_of.place == MP_PLACE_NONE && rule->keys <= INT32_MAX / 2 &&
            a->k.stride[2] <= INT32_MAX && a->v.stride[2] <= INT32_MAX;
 }
@@ -92,10 +103,43 @@ static mp_status launch_fresh(mp_planner *p, const mp_attention *a, const mp_ker
                      MP_BIND(mp_fresh_args, fresh.scale[1], fresh->scale[1]));
 }
 
+static mp_status launch_pages(mp_planner *p, const mp_attention *a, const mp_kernel *kernel,
+                              mp_grid grid, const mp_attention_args *args, mp_ref part) {
+    mp_pages_args all = {.attention = *args};
+    if (a->pages != NULL) {
+        all.pages = *a->pages;
+    }
+    return MP_LAUNCH(p, kernel, grid, all, MP_BIND(mp_pages_args, attention.q, a->q.ref),
+                     MP_BIND(mp_pages_args, attention.k, a->k.ref),
+                     MP_BIND(mp_pages_args, attention.v, a->v.ref),
+                     MP_BIND(mp_pages_args, attention.out, a->out.ref),
+                     MP_BIND(mp_pages_args, attention.part, part),
+                     MP_BIND(mp_pages_args, attention.rule.lengths, a->lengths),
+                     MP_BIND(mp_pages_args, attention.rule.sink, a->sink),
+                     MP_BIND(mp_pages_args, attention.cache.scale[0], a->cache_scale[0]),
+                     MP_BIND(mp_pages_args, attention.cache.scale[1], a->cache_scale[1]),
+                     MP_BIND(mp_pages_args, pages.table, a->pages != NULL ? a->table : MP_NOWHERE));
+}
+
+/* The form of the kernel for what caches have, and how it is launched. */
+typedef struct form {
+    const char *name;
+    mp_status (*launch)(mp_planner *p, const mp_attention *a, const mp_kernel *kernel, mp_grid grid,
+                        const mp_attention_args *args, mp_ref part);
+} form;
+
+static form form_of(const mp_attention *a) {
+    return a->fresh != NULL                   ? (form){"fresh_", launch_fresh}
+           : a->cache != NULL                 ? (form){"codes_", launch_pages}
+           : a->pages != NULL                 ? (form){"pages_", launch_pages}
+           : a->rule.mask_kind != K_MASK_NONE ? (form){"masked_", mp_attention_launch}
+                                              : (form){"", mp_attention_launch};
+}
+
 mp_status mp_plan_attention_decode(mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     mp_attention_args args = mp_attention_args_of(p, a);
-    const int64_t tiles = MP_CEIL_DIV(rule->keys, K_DECODE_KEYS(a->head_size));
+    const int64_t tiles = MP_CEIL_DIV(rule->keys, K_DECODE_KEYS(a->head_size, a->cache != NULL));
     args.row_blocks = (int32_t)MP_CEIL_DIV(rule->group * rule->rows, K_DECODE_ROWS);
     const int64_t units = rule->batch * rule->kv_heads * args.row_blocks;
     args.splits = decode_splits(p, units, tiles);
@@ -114,12 +158,11 @@ mp_status mp_plan_attention_decode(mp_planner *p, const mp_attention *a) {
                                         a->v_head_size + K_ATTENTION_STATE}};
         MP_TRY(mp_plan_scratch_shape(p, &shape, MP_F32, &part));
     }
-    const char *how = a->fresh != NULL ? "fresh_" : rule->mask_kind != K_MASK_NONE ? "masked_" : "";
+    const form how = form_of(a);
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "attention_decode_%s%d_%s", how, (int)a->head_size,
+    MP_TRY(mp_plan_kernel(p, &kernel, "attention_decode_%s%d_%s", how.name, (int)a->head_size,
                           mp_dtype_word(a->type)));
-    MP_TRY((a->fresh != NULL ? launch_fresh : mp_attention_launch)(
-        p, a, kernel, decode_grid(p, &args, units, tiles), &args, part));
+    MP_TRY(how.launch(p, a, kernel, decode_grid(p, &args, units, tiles), &args, part));
     if (part.place == MP_PLACE_NONE) {
         return MP_OK;
     }

@@ -47,6 +47,8 @@ typedef struct mp_attention {
     mp_ref beams_of;
     mp_ref block_starts, block_columns; /* of rule.blocks */
     const mp_fresh *fresh;              /* NULL: the caches have all keys, and q is as it is used */
+    const k_pages *pages; /* NULL: keys of an entry are neighbours; without `table`: */
+    mp_ref table;
 } mp_attention;
 
 /* A rule without mask, lengths and sink, every key seen. */
@@ -62,6 +64,10 @@ mp_status mp_plan_attention(mp_planner *p, const mp_attention *a);
 /* Whether that rotates and appends `a->fresh`, whose lengths are int32 and of all tokens less one.
  * Otherwise it must be NULL. */
 bool mp_attention_takes_fresh(const mp_planner *p, const mp_attention *a);
+
+/* Whether that reads keys where they lie in pages, as `a` has them. Otherwise `pages` must be NULL.
+ */
+bool mp_attention_reads_pages(const mp_planner *p, const mp_attention *a);
 
 /* The kernel that adds up the sums of `args->splits` blocks a row, and its grid. */
 mp_status mp_plan_attention_combine(mp_planner *p, mp_dtype type, const mp_attention_args *args,
@@ -81,8 +87,8 @@ mp_status mp_plan_attention_listed(mp_planner *p, const mp_attention *a, const m
 /* Whether that can follow rule.blocks and has rows enough for it; otherwise there must be none. */
 bool mp_attention_takes_blocks(const mp_attention *a);
 
-/* Whether that reads a quantised cache as it is, and follows beams. Otherwise `cache` must be NULL,
- * and `beams_of` MP_NOWHERE. */
+/* Whether that reads a quantised cache as it is, and follows beams, as `a` has them. Otherwise
+ * `cache` must be NULL, and `beams_of` MP_NOWHERE. */
 bool mp_attention_reads_cache(const mp_planner *p, const mp_attention *a);
 
 /* Copies between layouts. */

@@ -134,12 +134,13 @@ mp_status mp_kv_cache_widen(mp_planner *p, const mp_kv_cache *c, int64_t present
     if (c->type == c->wide) {
         return MP_OK;
     }
+    a->cache = &c->values;
+    a->cache_scale[0] = c->scale[0];
+    a->cache_scale[1] = c->scale[1];
     if (mp_attention_reads_cache(p, a)) {
-        a->cache = &c->values;
-        a->cache_scale[0] = c->scale[0];
-        a->cache_scale[1] = c->scale[1];
         return MP_OK;
     }
+    a->cache = NULL;
     const mp_heads narrow[2] = {a->k, a->v};
     MP_TRY(scratch_pair(p, c, sizes.batch, sizes.rows, c->size, c->wide, wide));
     MP_TRY(convert(p, c, &sizes, wide, narrow));

@@ -4,6 +4,7 @@
 #include "op/attention/paged_steps.h"
 
 #include "op/attention/attention_steps.h"
+#include "op/attention/paged_decode.h"
 #include "op/attention/paged_gather.h"
 
 mp_status mp_plan_paged_cache(mp_planner *p, int in, int out, mp_ref *ref) {
@@ -98,6 +99,9 @@ static int64_t splits_of(const mp_planner *p, int64_t units, int64_t keys) {
 }
 
 mp_status mp_plan_paged_attention(mp_planner *p, mp_paged *r) {
+    if (mp_paged_decodes(p, r)) {
+        return mp_plan_paged_decoded(p, r);
+    }
     if (mp_paged_gathers(r)) {
         return mp_plan_paged_gathered(p, r);
     }

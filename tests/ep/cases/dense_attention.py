@@ -796,6 +796,9 @@ for kind in ("int8", "uint8", "float8e4m3fn"):
     for rows, past in ((1, 7), (5, 0), (40, 0), (1, 300)):
         grouped_cache(kind, rows, past, 16, plain=plain)
         grouped_cache(kind, rows, past, 16, NARROW, plain=True)
+    for size in (64, 128):
+        grouped_cache(kind, 1, 90, size, NARROW, plain=True)
+        grouped_cache(kind, 3, 40, size, NARROW, batch=1, plain=True)
     grouped_cache(kind, 3, 5, 20, batch=1, plain=True)
     grouped_cache(kind, 2, 5, 7, batch=1, plain=True)
 for kind in ("int8", "uint8"):

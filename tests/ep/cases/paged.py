@@ -201,6 +201,16 @@ for kind in HALVES:
     node([1, 1, 1, 1], [233, 100, 7, 0], **(long | {"heads": 32, "room": 90, "size": 128}), norm=True)
     for code in ("int8", "float8e4m3fn", "int4", "float4e2m1"):
         node([40, 3], [200, 0], **long, code=code, each=True, slack=6)
+# The same number of new tokens each: keys are read where they lie, if a block has whole tiles of them.
+for kind in HALVES:
+    for size, block in ((64, 32), (64, 48), (128, 16), (128, 64)):
+        same = {"heads": 8, "kv": 2, "size": size, "block": block, "room": 32, "types": (kind,)}
+        node([1, 1, 1], [0, 33, 5 * block - 1], **same, bounds=[1, 5 * block])
+        node([2, 2], [3, 3 * block], **same, bounds=[2, 0], sink=True, rotary=size, packed=True)
+        node([1, 1], [70, 2 * block], **same, bounds=[1, 0], local_window_size=40, holes=True)
+        for each in (False, True):
+            node([1, 1, 1], [0, 130, 2 * block], **same, bounds=[1, 0], code="int8", each=each, slack=6)
+    node([1, 1], [9, 40], heads=64, kv=4, size=64, block=64, room=8, bounds=[1, 0], code="int8", types=(kind,), slack=6)
 # Values that are the first elements of the keys.
 node([5, 1], [3, 20], heads=4, kv=1, size=24, value=16, types=HALVES)
 node([2, 1], [3, 20], heads=3, kv=1, size=576, value=512, rotary=64, rotary_offset=512, slack=6)

@@ -1,0 +1,15 @@
+/* paged_decode.h - attention of new tokens, as many of each entry, that reads keys where they lie
+ * in the blocks of caches.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_OP_PAGED_DECODE_H
+#define MP_OP_PAGED_DECODE_H
+
+#include "op/attention/paged_steps.h"
+
+/* Whether that can be done; `attention` and `store` of it are filled in. */
+bool mp_paged_decodes(const mp_planner *p, const mp_paged *r);
+
+/* The result is output 0. */
+mp_status mp_plan_paged_decoded(mp_planner *p, const mp_paged *r);
+
+#endif
