@@ -1,9 +1,10 @@
 /* pow.cu - out[i] = x[i] to the power y[i], in the type of x; the exponent has a type of its own.
  * Results of an integer base are exact; one that T cannot hold is T's lowest value. Bound by memory
- * where the exponents are 2 or 3, as they mostly are.
+ * but for powers of double and of integers.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/walk.h"
 #include "kernel/pointwise/pointwise_args.h"
+#include "kernel/pointwise/power.h"
 
 /* Called for each element of a pack: in place it would be repeated as often, which only the powers
  * of floats that are not double are short enough for. */
@@ -48,6 +49,13 @@ K_FN T p_power_of_int(T base, int64_t exponent) {
 }
 #endif
 
+#if T_FLOAT && !T_DOUBLE
+#define P_POWER      K_JOIN(P_POWER_, K_T0)
+#define P_POWER_f32  k_power
+#define P_POWER_f16  k_power_rough
+#define P_POWER_bf16 k_power_rough
+#endif
+
 #if T_FLOAT
 K_FN int p_is_small(U exponent) {
     const UC y = U_load(exponent);
@@ -64,7 +72,7 @@ P_CALLED T p_pow(T base, U exponent) {
     const TC x = T_load(base);
     const UC y = U_load(exponent);
 #if T_FLOAT && !T_DOUBLE && !U_DOUBLE
-    return p_is_small(exponent) ? p_small_power(base, exponent) : T_store(powf(x, (float)y));
+    return T_store(P_POWER(x, (float)y));
 #elif T_FLOAT
     return p_is_small(exponent) ? p_small_power(base, exponent)
                                 : T_store((TC)pow((double)x, (double)y));
@@ -113,18 +121,6 @@ K_FN int p_kind(UC y) {
                                       : P_ANY;
 }
 
-#if !T_DOUBLE && !U_DOUBLE
-/* x to the power y. What the sign of x does follows from y, which is the same for all: lanes whose
- * x are negative do not go another way. */
-K_FN float p_signed_power(float x, float y) {
-    const int whole = floorf(y) == y;
-    const int odd = fabsf(y - 2.0f * truncf(y / 2.0f)) == 1.0f;
-    const float size = powf(fabsf(x), y);
-    const float power = signbit(x) && odd ? -size : size;
-    return x < 0.0f && x != -K_INF && !whole ? K_NAN : power;
-}
-#endif
-
 K_FN T p_of_kind(T base, UC y, int kind) {
     const TC x = T_load(base);
     switch (kind) {
@@ -138,7 +134,7 @@ K_FN T p_of_kind(T base, UC y, int kind) {
         return T_store((TC)1 / x);
     default:
 #if !T_DOUBLE && !U_DOUBLE
-        return T_store(p_signed_power(x, (float)y));
+        return T_store(P_POWER(x, (float)y));
 #else
         return T_store((TC)pow((double)x, (double)y));
 #endif
@@ -216,13 +212,23 @@ K_KERNEL(mp_pow_args, args) {
         return;
     }
     const int64_t packs = k_walk_packs(&args.walk, K_WALK_SKEW(out, T));
+    const int plain = k_walk_is_plain(&args.walk, 2, K_WALK_SKEW(x, T) | K_WALK_SKEW(y, U));
+    K_ONE_COPY
     K_GRID_LOOP(i, packs) {
-        const k_spot spot = k_spot_of(&args.walk, i, 2);
-        const elements base = elements_read(x, &args.walk, &spot, 0);
-        const exponents exponent = exponents_read(y, &args.walk, &spot, 1);
-        *(elements *)(out + spot.first) = p_powers(base, exponent);
+        elements base;
+        exponents exponent;
+        if (plain) {
+            base = elements_read_plain(x, i);
+            exponent = exponents_read_plain(y, i);
+        } else {
+            const k_spot spot = k_spot_of(&args.walk, i, 2);
+            base = elements_read(x, &args.walk, &spot, 0);
+            exponent = exponents_read(y, &args.walk, &spot, 1);
+        }
+        ((elements *)out)[i].words = p_powers(base, exponent).words;
     }
     const int64_t done = packs * K_WALK;
+    K_ONE_COPY
     K_GRID_LOOP(i, args.walk.count - done) {
         uint32_t at[2];
         k_walk_to(&args.walk, (uint32_t)(done + i), 2, at);
