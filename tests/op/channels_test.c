@@ -4,6 +4,7 @@
 #include "op_test.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define NHWC "com.ms.internal.nhwc"
@@ -76,6 +77,47 @@ DEVICE_TEST(lrn_counts_channels_around) {
     for (int size = 1; size <= 8; size++) { /* odd ones, even ones, more than there are */
         check_lrn(device, false, size);
         check_lrn(device, true, size);
+    }
+}
+
+/* Planes large enough that a lane has some channels of a pixel. */
+static void check_lrn_of_planes(mp_device *device, int channels, int size, float beta) {
+    enum { PIXELS = 37 };
+    const int count = BATCH * channels * PIXELS;
+    float *x = calloc((size_t)count, sizeof *x);
+    for (int i = 0; i < count; i++) {
+        x[i] = number(i);
+    }
+    const mp_attr attrs[] = {OP_INT("size", size),
+                             {.name = "alpha", .kind = MP_ATTR_FLOAT, .f = 0.5F},
+                             {.name = "beta", .kind = MP_ATTR_FLOAT, .f = beta}};
+    op_case c = {.name = "LRN",
+                 .version = 13,
+                 .attrs = attrs,
+                 .attr_count = MP_COUNT_OF(attrs),
+                 .in = {op_f32(x, BATCH, channels, PIXELS)},
+                 .in_count = 1,
+                 .out_count = 1};
+    op_run(device, &c);
+    const float *y = c.out[0].data;
+    for (int i = 0; i < count; i++) {
+        const int channel = i / PIXELS % channels;
+        double sum = 0;
+        for (int k = -((size - 1) / 2); k <= size - 1 - (size - 1) / 2; k++) {
+            const bool is = channel + k >= 0 && channel + k < channels;
+            sum += is ? (double)x[i + k * PIXELS] * (double)x[i + k * PIXELS] : 0;
+        }
+        check_near(y[i], (double)x[i] / pow(1 + 0.5 / size * sum, (double)beta));
+    }
+    op_close(device, &c);
+    free(x);
+}
+
+DEVICE_TEST(lrn_of_planes) {
+    for (int size = 1; size <= 7; size++) {
+        for (int channels = 1; channels <= 9; channels += 2) {
+            check_lrn_of_planes(device, channels, size, size % 2 ? 0.75F : 0.6F);
+        }
     }
 }
 

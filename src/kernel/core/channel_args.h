@@ -46,6 +46,9 @@ typedef struct mp_channel_affine_args {
     k_walk walk; /* views: 0 x, 1 the factors, and likewise the summands */
 } mp_channel_affine_args;
 
+/* Neighbouring channels of a pixel that a lane may have, and how many on either side count then. */
+enum { K_LRN_CHANNELS = 4, K_LRN_SIDE = 2 };
+
 /* out = x / (bias + alpha / size * sum of squares of `size` channels around)^beta */
 typedef struct mp_lrn_args {
     const void *x;
@@ -55,7 +58,9 @@ typedef struct mp_lrn_args {
     int64_t before, after; /* channels that count on either side */
     float share;           /* alpha / size */
     float bias, beta;
-    int32_t unused;
+    int32_t parts; /* of K_LRN_CHANNELS, that the channels are cut into; 0: by single elements */
+    k_divider by_parts;
+    int64_t items; /* parts of all pixels, or elements */
 } mp_lrn_args;
 
 /* out = x * scale + bias[channel], for some of the channels */

@@ -4,6 +4,14 @@
 #include "op/core/channel_steps.h"
 #include "op/core/families.h"
 
+/* Whether a lane has some channels of a pixel: few of them count, and pixels enough of a channel
+ * lie side by side for lanes that do. */
+static bool is_by_parts(const mp_lrn_args *args) {
+    enum { PIXELS = 32 };
+    return args->channels.inner >= PIXELS && !args->channels.wide && args->before <= K_LRN_SIDE &&
+           args->after <= K_LRN_SIDE;
+}
+
 static mp_status plan_lrn(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     const mp_shape image = mp_shape_first(p, &x->shape);
@@ -30,8 +38,14 @@ static mp_status plan_lrn(mp_planner *p) {
         return MP_OK;
     }
     args.channels = mp_channels_of(p, &image);
+    args.items = args.count;
+    if (is_by_parts(&args)) {
+        args.parts = (int32_t)MP_CEIL_DIV(args.channels.channels, K_LRN_CHANNELS);
+        args.by_parts = mp_divider((uint32_t)args.parts);
+        args.items = args.count / args.channels.channels * args.parts;
+    }
     MP_TRY(mp_plan_kernel(p, &kernel, "lrn_%s", mp_dtype_word(x->type)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.items, 1), args,
                      MP_BIND(mp_lrn_args, x, MP_IN(0)), MP_BIND(mp_lrn_args, out, MP_OUT(0)));
 }
 
