@@ -217,6 +217,26 @@ DEVICE_TEST(reduce_long_and_many) {
     }
 }
 
+/* Many rows of a few packs and a bit, which blocks bring to shared memory; the last block has few.
+ */
+DEVICE_TEST(reduce_short_rows) {
+    static const struct {
+        const char *name;
+        mp_dtype type;
+    } cases[] = {{"ReduceMean", MP_F32}, {"ReduceSum", MP_F16}, {"ReduceMax", MP_U8}};
+    const int64_t rows = (int64_t)device->info.multiprocessors * 2 * 128 + 5;
+    const mp_shape shape = {.rank = 3, .dim = {rows, 5, 7}};
+    for (size_t k = 0; k < MP_COUNT_OF(reductions); k++) {
+        for (size_t n = 0; n < MP_COUNT_OF(cases); n++) {
+            if (strcmp(reductions[k].name, cases[n].name) == 0) {
+                void *x = reducible(&reductions[k], cases[n].type, &shape);
+                check_reduce(device, &reductions[k], cases[n].type, x, &shape, 6, false);
+                free(x);
+            }
+        }
+    }
+}
+
 /* Few outputs, each from much: pieces of rows, of columns and of what lies apart, then merged. Sums
  * of so many are exact in double. */
 DEVICE_TEST(reduce_in_pieces) {

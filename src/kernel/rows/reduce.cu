@@ -1,9 +1,10 @@
 /* reduce.cu - sums, products and extremes. Of few outputs, pieces of what goes into each are
  * reduced first and then merged: always the same pieces in the same order.
  *
- * In rows each output is made by a group of lanes. In columns each lane takes the 16 bytes of
- * outputs that are neighbours; lanes one below the other take every so many-th row, and meet in
- * shared memory.
+ * In rows each output is made by a group of lanes. Short rows begin anywhere in a pack, so a block
+ * brings many of them to shared memory as packs, and each lane takes one from there. In columns
+ * each lane takes the 16 bytes of outputs that are neighbours; lanes one below the other take every
+ * so many-th row, and meet in shared memory.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/reduce.h"
 
@@ -182,9 +183,57 @@ K_FN void r_rows(const mp_reduce_args *args) {
     }
 }
 
-/* ---- columns ---- */
-
 #if R_OP != R_logsumexp
+
+/* ---- short rows ---- */
+
+/* The packs at x come to shared memory. */
+K_FN void r_bring(k_pack *shared, const k_pack *x, int32_t packs) {
+    enum { MANY = K_HOST ? 1 : 4 }; /* on their way to a lane */
+    const int32_t step = (int32_t)blockDim.x;
+    K_ONE_COPY
+    for (int32_t i = (int32_t)threadIdx.x; i < packs; i += MANY * step) {
+        k_pack pack[MANY];
+        K_UNROLL
+        for (int k = 0; k < MANY; k++) {
+            pack[k].words = x[i + k * step < packs ? i + k * step : i].words;
+        }
+        K_UNROLL
+        for (int k = 0; k < MANY; k++) {
+            if (i + k * step < packs) {
+                shared[i + k * step].words = pack[k].words;
+            }
+        }
+    }
+}
+
+K_FN void r_short(const mp_reduce_args *args) {
+    K_SHARED(k_pack, packs);
+    T *elements = (T *)packs;
+    const int32_t length = (int32_t)args->reduced;
+    for (int64_t first = (int64_t)blockIdx.x * K_REDUCE_SHORT_ROWS; first < args->outputs;
+         first += (int64_t)gridDim.x * K_REDUCE_SHORT_ROWS) {
+        const int64_t left = args->outputs - first;
+        const int32_t rows = left < K_REDUCE_SHORT_ROWS ? (int32_t)left : K_REDUCE_SHORT_ROWS;
+        const int32_t count = rows * length, whole = count / K_PACK;
+        const T *x = (const T *)args->x + first * length;
+        r_bring(packs, (const k_pack *)x, whole);
+        K_BLOCK_LOOP(i, count - whole * K_PACK) {
+            elements[whole * K_PACK + i] = x[whole * K_PACK + i];
+        }
+        __syncthreads();
+        K_BLOCK_LOOP(row, rows) {
+            K_SUM sum = r_identity();
+            for (int32_t i = 0; i < length; i++) {
+                sum = r_add(sum, r_load(elements[(int32_t)row * length + i]));
+            }
+            ((T *)args->out)[first + row] = r_store(args, sum);
+        }
+        __syncthreads(); /* all are read before the next ones come */
+    }
+}
+
+/* ---- columns ---- */
 
 /* The first `count` elements at x. */
 K_FN k_pack r_pack(const T *x, int32_t count, int packed) {
@@ -327,6 +376,10 @@ K_FN void r_columns(const mp_reduce_args *args) {
 
 K_BLOCK_KERNEL_IN_64(K_REDUCE_LANES_MAX, mp_reduce_args, args) {
 #if R_OP != R_logsumexp
+    if (args.form == K_REDUCE_SHORT) {
+        r_short(&args);
+        return;
+    }
     if (args.form == K_REDUCE_COLUMNS && args.stage != K_REDUCE_MERGE) {
         r_columns(&args);
         return;

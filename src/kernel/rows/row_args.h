@@ -119,9 +119,12 @@ enum { K_GROUP_NORM_LANES = 256, K_GROUP_NORM_BLOCKS = 2 }; /* of a multiprocess
 
 enum { K_REDUCE_WHOLE, K_REDUCE_PIECES, K_REDUCE_MERGE };
 
-/* Where what goes into an output lies: in neighbours, at least those of a piece; somewhere; or in
- * any way, but the outputs are neighbours. */
-enum { K_REDUCE_RUNS, K_REDUCE_APART, K_REDUCE_COLUMNS };
+/* Where what goes into an output lies: in neighbours, at least those of a piece; somewhere; in any
+ * way, but the outputs are neighbours; or in short rows of neighbours, one behind the other. */
+enum { K_REDUCE_RUNS, K_REDUCE_APART, K_REDUCE_COLUMNS, K_REDUCE_SHORT };
+
+/* Short rows that a block has in shared memory at a time. */
+enum { K_REDUCE_SHORT_ROWS = 128 };
 
 /* What is made of the result. */
 enum { K_REDUCE_AS_IS, K_REDUCE_MEAN, K_REDUCE_ROOT, K_REDUCE_LOG };

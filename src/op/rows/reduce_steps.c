@@ -123,6 +123,13 @@ static mp_grid column_grid(const mp_planner *p, reduction *r) {
     return grid;
 }
 
+static mp_grid short_grid(const mp_planner *p, const reduction *r) {
+    const int64_t blocks = MP_CEIL_DIV(r->args.outputs, K_REDUCE_SHORT_ROWS);
+    mp_grid grid = mp_plan_grid_rows(p, blocks, K_REDUCE_SHORT_ROWS);
+    grid.shared_bytes = (uint32_t)(K_REDUCE_SHORT_ROWS * r->args.reduced * 16 / r->pack);
+    return grid;
+}
+
 static mp_status launch(mp_planner *p, reduction *r, int32_t stage) {
     const mp_kernel *kernel = NULL;
     mp_reduce_args *args = &r->args;
@@ -132,7 +139,9 @@ static mp_status launch(mp_planner *p, reduction *r, int32_t stage) {
                          : stage == K_REDUCE_PIECES ? args->piece
                                                     : args->reduced;
     const bool columns = args->form == K_REDUCE_COLUMNS && stage != K_REDUCE_MERGE;
-    const mp_grid grid = columns ? column_grid(p, r) : row_grid(p, r, parts, each);
+    const mp_grid grid = args->form == K_REDUCE_SHORT ? short_grid(p, r)
+                         : columns                    ? column_grid(p, r)
+                                                      : row_grid(p, r, parts, each);
     MP_TRY(mp_plan_kernel(p, &kernel, "reduce_%s_%s", r->word, mp_dtype_word(r->dtype)));
     return MP_LAUNCH(p, kernel, grid, *args, MP_BIND(mp_reduce_args, x, r->x),
                      MP_BIND(mp_reduce_args, out, stage == K_REDUCE_PIECES ? MP_NOWHERE : r->out),
@@ -159,6 +168,18 @@ static int64_t run_of(const k_layout *dropped) {
     return dropped->stride[0][last] == 1 ? dropped->dim[last] : 1;
 }
 
+/* Whether rows of some packs lie one behind the other and do not end with a pack, so that groups of
+ * lanes would read most of them by elements; enough of them to fill the device. */
+static bool are_short(const mp_planner *p, const reduction *r) {
+    enum { LEAST = 2, MOST = 24 }; /* packs of a row: those of a block take 48 KiB */
+    const mp_reduce_args *args = &r->args;
+    const int64_t blocks = args->outputs / K_REDUCE_SHORT_ROWS;
+    return p->align >= 16 && args->kept.rank == 1 && args->kept.stride[0][0] == args->reduced &&
+           args->dropped.rank == 1 && args->dropped.stride[0][0] == 1 &&
+           args->reduced % r->pack != 0 && args->reduced > LEAST * r->pack &&
+           args->reduced < MOST * r->pack && blocks >= 2 * (int64_t)p->device->info.multiprocessors;
+}
+
 /* Where outputs are neighbours in twos and threes and little goes into each, a lane alone does one.
  */
 static void choose_form(const mp_planner *p, reduction *r, bool whole) {
@@ -169,6 +190,7 @@ static void choose_form(const mp_planner *p, reduction *r, bool whole) {
     args->line = args->kept.stride[0][last] == 1 ? args->kept.dim[last] : 1;
     const bool alone = args->line < r->pack && args->reduced <= LITTLE;
     args->form = whole                                      ? K_REDUCE_APART
+                 : are_short(p, r)                          ? K_REDUCE_SHORT
                  : args->line > 1 && !alone                 ? K_REDUCE_COLUMNS
                  : run == args->reduced || run >= RUN_LEAST ? K_REDUCE_RUNS
                                                             : K_REDUCE_APART;
