@@ -111,6 +111,7 @@ PROGRAMS = {
     **{f"pointwise_{word}": ("stream.cpp", "pointwise", {}, [f"K_T0={word}", "K_EXPRESSION=x+1", "K_OUT_BOOL=0"])
        for word in ("f32", "u8")},
     "power": ("power.cpp", "power", {}, ["K_T0=f32", "K_T1=f32"]),
+    **{f"quantize_{word}": ("quantize.cpp", "quantize", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},
     **{f"stem_{wide}_{word}": ("stem.cpp", "conv_stem", {}, [f"K_T0={word}", f"K_WIDE={wide}",
                                                              f"LANES_BF16={int(word == 'bf16')}"])
        for wide, word in ((32, "f32"), (32, "f16"), (64, "f16"), (64, "bf16"))},

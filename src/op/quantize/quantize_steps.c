@@ -105,11 +105,17 @@ mp_status mp_plan_convert(mp_planner *p, const mp_conversion *c, const k_scales 
     if (c->count == 0) {
         return MP_OK;
     }
+    enum { BLOCKS = 8 }; /* of a multiprocessor: they stay, since each begins with the scale */
     const int packs = 16 / (int)mp_dtype_size(c->wide) * K_DEQUANTIZE_AT_ONCE;
+    mp_grid grid = mp_plan_grid(p, c->count, c->back ? packs : K_GROUP);
+    if (!c->back && scales->shared == K_SCALES_SINGLE) {
+        grid.blocks =
+            MP_MIN(grid.blocks, (uint32_t)MP_MAX(p->device->info.multiprocessors, 1) * BLOCKS);
+    }
     MP_TRY(mp_plan_kernel(p, &kernel, "%s_%s", c->back ? "dequantize" : "quantize",
                           mp_dtype_word(c->wide)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, c->count, c->back ? packs : K_GROUP), args,
-                     MP_BIND(mp_quantize_args, x, c->x), MP_BIND(mp_quantize_args, scale, c->scale),
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_quantize_args, x, c->x),
+                     MP_BIND(mp_quantize_args, scale, c->scale),
                      MP_BIND(mp_quantize_args, zero, c->zero),
                      MP_BIND(mp_quantize_args, out, c->out));
 }
