@@ -141,6 +141,24 @@ void k_box_wait(uint64_t *box) {
     }
 }
 
+void k_grid_arrive(uint32_t *count) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __atomic_fetch_add(count, 1, __ATOMIC_RELEASE);
+    }
+}
+
+void k_grid_wait(const uint32_t *count, uint32_t wanted) {
+    while (threadIdx.x == 0 && __atomic_load_n(count, __ATOMIC_ACQUIRE) < wanted) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    __syncthreads();
+}
+
+void k_grid_load_four(const void *place, uint32_t *words) {
+    memcpy(words, place, 16);
+}
+
 void run_blocks(unsigned blocks, unsigned lanes, const std::function<void()> &kernel,
                 unsigned together) {
     gridDim = {blocks, 1, 1};

@@ -140,15 +140,21 @@ K_FN void k_grid_wait(const uint32_t *arrived, uint32_t wanted) {
 K_FN float k_grid_load(const float *place) {
     return *place;
 }
+K_FN void k_grid_load_four(const void *place, uint32_t *words) {
+    for (int32_t i = 0; i < 4; i++) {
+        words[i] = ((const uint32_t *)place)[i];
+    }
+}
 
 #else
 
 /* `arrived` counts blocks; it is 0 when the first arrives, and `wanted` is how many have then
- * arrived in all, at this meeting and those before. */
+ * arrived in all, at this meeting and those before. What a block stored before its barrier is
+ * released by the lane that counts, and acquired for all lanes behind the other barrier: a fence
+ * beside these would wait for stores that concern nobody. */
 K_FN void k_grid_arrive(uint32_t *arrived) {
     __syncthreads();
     if (threadIdx.x == 0) {
-        __threadfence();
         asm volatile("red.release.gpu.add.u32 [%0], 1;" ::"l"(arrived) : "memory");
     }
 }
@@ -158,7 +164,6 @@ K_FN void k_grid_wait(const uint32_t *arrived, uint32_t wanted) {
         do {
             asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(there) : "l"(arrived) : "memory");
         } while ((int32_t)(there - wanted) < 0);
-        __threadfence();
     }
     __syncthreads();
 }
@@ -167,6 +172,13 @@ K_FN float k_grid_load(const float *place) {
     float value;
     asm volatile("ld.relaxed.gpu.f32 %0, [%1];" : "=f"(value) : "l"(place) : "memory");
     return value;
+}
+/* The same of 16 bytes. */
+K_FN void k_grid_load_four(const void *place, uint32_t *words) {
+    asm volatile("ld.relaxed.gpu.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "l"(place)
+                 : "memory");
 }
 
 #endif

@@ -127,6 +127,21 @@ K_FN TA c_lstm(const k_cell *cell, const c_unit *at, const TA *sum, TA *c) {
     return output * c_function(cell, at, 2, *c); /* not clipped, as in ONNX Runtime */
 }
 
+/* Whether an LSTM has the functions that it has unless told otherwise, and nothing more. */
+K_FN int32_t c_is_usual_lstm(const k_cell *cell, int64_t direction) {
+    const k_activation_of *act = cell->act[direction];
+    return cell->kind == K_CELL_LSTM && !cell->clipped && !cell->input_forget &&
+           cell->peephole == 0 && act[0].kind == K_ACT_SIGMOID && act[1].kind == K_ACT_TANH &&
+           act[2].kind == K_ACT_TANH;
+}
+
+/* c_lstm() of a usual one: without branches, so that its functions go side by side. */
+K_FN TA c_lstm_usual(const TA *sum, TA *c) {
+    const TA input = c_sigmoid(sum[0]), output = c_sigmoid(sum[1]), forget = c_sigmoid(sum[2]);
+    *c = forget * *c + input * K_M(tanh)(sum[3]);
+    return output * K_M(tanh)(*c);
+}
+
 /* `hidden` is the sum of the hidden gate, what the reset gate does to it included. */
 K_FN TA c_gru(const k_cell *cell, const c_unit *at, TA update, TA hidden, TA h) {
     return ((TA)1 - update) * c_activate(cell, at, 1, hidden) + update * h;

@@ -103,6 +103,36 @@ typedef struct mp_recurrent_group_args {
     k_cell cell;
 } mp_recurrent_group_args;
 
+/* ---- the same with products by tensor cores ---- */
+
+/* Of a warp: tiles of 16 rows of R, and pieces of 64 bytes of their columns, for elements of `size`
+ * bytes. Both take 64 registers a lane, and 64 columns. */
+#define K_RECURRENT_MMA_TILES(size)  ((size) == 2 ? 4 : 2)
+#define K_RECURRENT_MMA_PIECES(size) ((size) == 2 ? 2 : 4)
+enum {
+    K_RECURRENT_MMA_DEPTH = 64, /* columns of a warp */
+    K_RECURRENT_MMA_SIDE = 8,   /* entries of a right operand */
+    K_RECURRENT_MMA_APART = 32  /* words from a group's count to the next one's */
+};
+/* Floats of shared memory before the sums: states, biases. */
+#define K_RECURRENT_MMA_HELD(units, sides, gates) \
+    (((units) * (sides)*K_RECURRENT_MMA_SIDE * 2 + (units) * ((gates) + 1) + 3) / 4 * 4)
+
+typedef struct mp_recurrent_mma_args {
+    const void *recurrence; /* [D][G * H][H] */
+    void *meeting;          /* zeros: counts [groups], states [2 or 3][groups][sides * 8][pitch] */
+    int64_t entry_groups;   /* of a direction */
+    int32_t blocks;         /* of a group */
+    int32_t entries;        /* of a group, at most */
+    int32_t sides;          /* of eight entries each */
+    int32_t units;          /* of a block, at most */
+    int32_t depth_warps;    /* that share a row of R */
+    int32_t tile_warps;     /* that share the rows of a block */
+    int32_t pitch;          /* elements of a state: 64 for each of depth_warps */
+    int32_t wide;           /* rows of `recurrence` may be read 16 bytes at a time */
+    k_cell cell;
+} mp_recurrent_mma_args;
+
 typedef enum k_cell_phase {
     K_PHASE_ALL,
     K_PHASE_GATES, /* GRU that resets before the product: update and reset */

@@ -218,14 +218,15 @@ K_FN void g_wait(const mp_recurrent_group_args *args, const g_block *b, float *t
     if (args->meet == K_MEET_CLUSTER) {
         k_cluster_wait();
     } else if (args->meet == K_MEET_GRID) {
-        const int64_t hidden = args->cell.hidden;
+        const int32_t hidden = (int32_t)args->cell.hidden; /* 64-bit divisions would take longer */
         const int64_t groups = args->cell.directions * args->entry_groups;
         const float *from =
             (const float *)args->state + (which * groups + b->group) * args->rows * hidden;
         k_grid_wait((const uint32_t *)args->arrived + b->group,
                     b->meetings * (uint32_t)args->blocks);
-        K_BLOCK_LOOP(i, b->t.rows * hidden) {
-            to[i / hidden * b->t.pitch + i % hidden] = k_grid_load(from + i);
+        for (int32_t i = (int32_t)threadIdx.x; i < b->t.rows * hidden; i += (int32_t)blockDim.x) {
+            const int32_t row = i / hidden;
+            to[row * b->t.pitch + (i - row * hidden)] = k_grid_load(from + i);
         }
         __syncthreads();
     } else {

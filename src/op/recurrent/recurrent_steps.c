@@ -1,12 +1,13 @@
 /* recurrent_steps.c - how the steps of a recurrent network are queued. Three ways: all steps in one
  * launch, where R is small enough for one multiprocessor to read it at every step; a launch a step
  * over all multiprocessors; a matrix product and a launch a step, for many entries.
- * Before these comes what recurrent_group.c can do.
+ * Before these comes what recurrent_mma.c and recurrent_group.c can do.
  * Kernels: recurrent/recurrent_cell.cu, recurrent/recurrent_steps.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/recurrent/recurrent_steps.h"
 
 #include "op/recurrent/recurrent_group.h"
+#include "op/recurrent/recurrent_mma.h"
 
 #include <string.h>
 
@@ -238,7 +239,12 @@ static way choose(const mp_planner *p, const mp_recurrent *r) {
 
 mp_status mp_recurrent_plan(mp_planner *p, const mp_recurrent *r, mp_ref projected) {
     mp_recurrent_group group;
-    if (mp_recurrent_group_choose(p, r, &group)) {
+    mp_recurrent_mma mma;
+    const bool is_grouped = mp_recurrent_group_choose(p, r, &group);
+    if (mp_recurrent_mma_choose(p, r, is_grouped ? &group : NULL, &mma)) {
+        return mp_recurrent_mma_plan(p, r, &mma, projected);
+    }
+    if (is_grouped) {
         return mp_recurrent_group_plan(p, r, &group, projected);
     }
     switch (choose(p, r)) {
