@@ -98,8 +98,10 @@ PROGRAMS = {
                                         f"K_CODES={int(how == 'codes')}"])
        for how in ("pages", "codes") for head, word in ((64, "f16"), (128, "bf16"), (128, "f16"))},
     "quantized_group": ("quantized_group.cpp", "quantized_group", {}, ["K_T0=f32"]),
-    **{f"recurrent_mma_{word}": ("recurrent_mma.cpp", "recurrent_mma", {}, [f"K_T0={word}"])
+    **{f"recurrent_mma_{word}": ("recurrent.cpp", "recurrent_mma", {}, [f"K_T0={word}", "BY_STEPS=0"])
        for word in ("f32", "f16", "bf16")},
+    **{f"recurrent_steps_{word}": ("recurrent.cpp", "recurrent_steps", {}, [f"K_T0={word}", "BY_STEPS=1"])
+       for word in ("f64", "f16")},
     "norm_short": ("norm_short.cpp", "norm_short", {}, ["K_T0=f32"]),
     **{f"gated_bias_{word}": ("gated_bias.cpp", "gated_bias", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},
     **{f"group_norm_{rows}_{word}": ("group_norm.cpp", "group_stats", {"group_apply": "rows/group_apply.cu"},

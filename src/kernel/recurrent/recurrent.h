@@ -4,7 +4,7 @@
 #ifndef MP_KERNEL_RECURRENT_H
 #define MP_KERNEL_RECURRENT_H
 
-#include "kernel/core/lanes_sum.h"
+#include "kernel/core/prelude.h"
 #include "kernel/recurrent/recurrent_args.h"
 
 /* One unit of one entry at one step. */
@@ -105,41 +105,76 @@ K_FN TA c_function(const k_cell *cell, const c_unit *at, int32_t which, TA x) {
     }
 }
 
-/* Of a gate, whose sum is clipped first. */
-K_FN TA c_activate(const k_cell *cell, const c_unit *at, int32_t which, TA x) {
-    if (cell->clipped) {
-        const TA most = (TA)cell->clip;
-        x = x > most ? most : x < -most ? -most : x;
-    }
-    return c_function(cell, at, which, x);
+K_FN TA c_clip(const k_cell *cell, TA x) {
+    const TA most = (TA)cell->clip;
+    return x > most ? most : x < -most ? -most : x;
 }
 
-/* The new h from the sums of the four gates; `c` is the cell's state before and after. */
-K_FN TA c_lstm(const k_cell *cell, const c_unit *at, const TA *sum, TA *c) {
-    const TA before = *c;
-    const TA input = c_activate(cell, at, 0, sum[0] + c_peephole(cell, at, 0, before));
-    const TA forget = cell->input_forget
-                          ? (TA)1 - input
-                          : c_activate(cell, at, 0, sum[2] + c_peephole(cell, at, 2, before));
-    const TA fresh = c_activate(cell, at, 1, sum[3]);
-    *c = forget * before + input * fresh;
-    const TA output = c_activate(cell, at, 0, sum[1] + c_peephole(cell, at, 1, *c));
-    return output * c_function(cell, at, 2, *c); /* not clipped, as in ONNX Runtime */
+/* Of a gate, whose sum is clipped first. */
+K_FN TA c_activate(const k_cell *cell, const c_unit *at, int32_t which, TA x) {
+    return c_function(cell, at, which, cell->clipped ? c_clip(cell, x) : x);
 }
 
 /* Whether an LSTM has the functions that it has unless told otherwise, and nothing more. */
-K_FN int32_t c_is_usual_lstm(const k_cell *cell, int64_t direction) {
-    const k_activation_of *act = cell->act[direction];
-    return cell->kind == K_CELL_LSTM && !cell->clipped && !cell->input_forget &&
-           cell->peephole == 0 && act[0].kind == K_ACT_SIGMOID && act[1].kind == K_ACT_TANH &&
-           act[2].kind == K_ACT_TANH;
+K_FN int32_t c_is_usual(const k_cell *cell, const c_unit *at) {
+    const k_activation_of *act = cell->act[at->direction];
+    return !cell->clipped && !cell->input_forget && cell->peephole == 0 &&
+           act[0].kind == K_ACT_SIGMOID && act[1].kind == K_ACT_TANH && act[2].kind == K_ACT_TANH;
 }
 
-/* c_lstm() of a usual one: without branches, so that its functions go side by side. */
-K_FN TA c_lstm_usual(const TA *sum, TA *c) {
+/* The functions of any LSTM, one after the other by one copy of their text: a kernel that has it
+ * five times is bound by fetching it. */
+K_FN TA c_lstm_any(const k_cell *cell, const c_unit *at, const TA *sum, TA *c) {
+    const TA before = *c;
+    TA input = 0, forget = 0, output = 0, made = 0;
+    K_ONE_COPY for (int32_t n = 0; n < 5; n++) {
+        const int32_t which = n == 2 ? 1 : n == 4 ? 2 : 0;
+        if (n == 0) {
+            made = sum[0] + c_peephole(cell, at, 0, before);
+        } else if (n == 1) {
+            made = sum[2] + c_peephole(cell, at, 2, before);
+        } else if (n == 2) {
+            made = sum[3];
+        } else if (n == 3) {
+            made = sum[1] + c_peephole(cell, at, 1, *c);
+        } else {
+            made = *c;
+        }
+        if (cell->clipped && n < 4) { /* not the state, as in ONNX Runtime */
+            made = c_clip(cell, made);
+        }
+        made = c_function(cell, at, which, made);
+        if (n == 0) {
+            input = made;
+        } else if (n == 1) {
+            forget = cell->input_forget ? (TA)1 - input : made;
+        } else if (n == 2) {
+            *c = forget * before + input * made;
+        } else if (n == 3) {
+            output = made;
+        }
+    }
+    return output * made;
+}
+
+/* The new h from the sums of the four gates; `c` is the cell's state before and after. The usual
+ * functions are without branches, so that they go side by side. */
+K_FN TA c_lstm(const k_cell *cell, const c_unit *at, const TA *sum, TA *c) {
+    if (!c_is_usual(cell, at)) {
+        return c_lstm_any(cell, at, sum, c);
+    }
     const TA input = c_sigmoid(sum[0]), output = c_sigmoid(sum[1]), forget = c_sigmoid(sum[2]);
     *c = forget * *c + input * K_M(tanh)(sum[3]);
     return output * K_M(tanh)(*c);
+}
+
+/* The functions of two gates, in turn: each finds its sum in the same place. */
+K_FN void c_gates(const k_cell *cell, const c_unit *at, TA *sum) {
+    K_ONE_COPY for (int32_t n = 0; n < 2; n++) {
+        const TA made = c_activate(cell, at, 0, sum[0]);
+        sum[0] = sum[1];
+        sum[1] = made;
+    }
 }
 
 /* `hidden` is the sum of the hidden gate, what the reset gate does to it included. */
@@ -168,8 +203,5 @@ K_FN void c_write_states(const k_cell *cell, const c_unit *at, TA h, TA c) {
         ((T *)cell->y_c)[to] = T_store((TC)c);
     }
 }
-
-/* The sum over neighbouring lanes that share a unit; one lane on the emulated device. */
-K_LANES_SUM(c_meet, TA)
 
 #endif

@@ -13,6 +13,10 @@ enum {
     K_RECURRENT_GATES = 4
 };
 
+/* Elements of R that a lane has at a time: of doubles 16 bytes, so that neighbouring lanes read
+ * what lies side by side. */
+#define K_RECURRENT_PIECE(size) ((size) == 8 ? 2 : 8)
+
 typedef enum k_cell_kind {
     K_CELL_RNN = 1,
     K_CELL_GRU = 3,
@@ -69,7 +73,7 @@ typedef struct mp_recurrent_args {
     void *c;            /* read and written */
     int64_t step_first, step_count;
     int64_t unit_blocks; /* that share the units of a direction */
-    int32_t lanes;       /* that share a unit's products */
+    int32_t lanes;       /* that share a unit's products: K_RECURRENT_ROWS at least */
     int32_t wide;        /* rows of `recurrence` begin at multiples of 16 bytes */
     k_cell cell;
 } mp_recurrent_args;

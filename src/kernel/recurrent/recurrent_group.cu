@@ -163,19 +163,19 @@ K_FN float g_cell(const mp_recurrent_group_args *args, const g_block *b, const g
         b->c[kept] = c;
     }
 #elif K_GATES == 3
+    if (!at->ended && round != ROUND_HIDDEN) {
+        c_gates(cell, at, sum);
+    }
     if (round == ROUND_GATES) {
-        b->c[kept] = at->ended ? 0 : c_activate(cell, at, 0, sum[0]);
-        g_give(args, b, item, b->reset, 2,
-               at->ended ? 0 : before * c_activate(cell, at, 0, sum[1]));
+        b->c[kept] = at->ended ? 0 : sum[0];
+        g_give(args, b, item, b->reset, 2, at->ended ? 0 : before * sum[1]);
         return h;
     }
-    if (!at->ended && round == ROUND_HIDDEN) {
-        h = c_gru(cell, at, b->c[kept], sum[2], before);
-    } else if (!at->ended) {
-        const float update = c_activate(cell, at, 0, sum[0]);
-        const float reset = c_activate(cell, at, 0, sum[1]);
+    if (!at->ended) {
+        const float update = round == ROUND_HIDDEN ? b->c[kept] : sum[0];
         const float apart = (float)T_load(item->x[2]) + item->apart;
-        h = c_gru(cell, at, update, apart + reset * sum[2], before);
+        h = c_gru(cell, at, update, round == ROUND_HIDDEN ? sum[2] : apart + sum[1] * sum[2],
+                  before);
     }
 #else
     if (!at->ended) {

@@ -50,7 +50,6 @@ typedef struct m_block {
     int32_t items;         /* units of all entries that a group may have */
     int32_t rows;          /* of `partial`, per side */
     int32_t gates, resets; /* resets: a GRU does so before its product */
-    int32_t usual;         /* LSTM: its functions are those that it has unless told */
     int32_t depth_warp, tile_warp;
     uint32_t meetings; /* so far */
     int32_t part_now;  /* what the step reads of `state` */
@@ -92,7 +91,6 @@ K_FN m_block m_place(const mp_recurrent_mma_args *args, float *shared) {
     b.gates = cell->kind;
     b.rows = args->tile_warps * TILES * TILE;
     b.resets = c_resets_first(cell);
-    b.usual = c_is_usual_lstm(cell, b.direction);
     b.depth_warp = warp % args->depth_warps;
     b.tile_warp = warp / args->depth_warps;
     b.r = (const T *)args->recurrence + b.direction * b.gates * cell->hidden * cell->hidden;
@@ -285,8 +283,7 @@ K_FN void m_sums(const mp_recurrent_mma_args *args, const m_block *b, const m_it
     }
 }
 
-/* The new state of a GRU or RNN. Their gates are taken in turn, to have one copy of their function:
- * each finds its sum in the same place. */
+/* The new state of a GRU or RNN, or r (.) h. */
 K_FN float m_plain(const mp_recurrent_mma_args *args, const m_block *b, const m_item *item,
                    const c_unit *at, int32_t round, float *sum, float before) {
     const k_cell *cell = &args->cell;
@@ -294,11 +291,7 @@ K_FN float m_plain(const mp_recurrent_mma_args *args, const m_block *b, const m_
     if (round == ROUND_HIDDEN) {
         return c_gru(cell, at, b->c[m_index(b, item)], hidden, before);
     }
-    K_ONE_COPY for (int32_t g = 0; g < 2; g++) {
-        const float made = c_activate(cell, at, 0, sum[0]);
-        sum[0] = sum[1];
-        sum[1] = made;
-    }
+    c_gates(cell, at, sum);
     if (round == ROUND_GATES) {
         b->c[m_index(b, item)] = sum[0];
         return before * sum[1];
@@ -319,7 +312,7 @@ K_FN float m_cell(const mp_recurrent_mma_args *args, const m_block *b, const m_i
     m_sums(args, b, item, sum);
     if (!at.ended && b->gates == K_CELL_LSTM) {
         float c = b->c[m_index(b, item)];
-        h = b->usual ? c_lstm_usual(sum, &c) : c_lstm(&args->cell, &at, sum, &c);
+        h = c_lstm(&args->cell, &at, sum, &c);
         b->c[m_index(b, item)] = c;
     } else if (!at.ended) {
         h = m_plain(args, b, item, &at, round, sum, before);

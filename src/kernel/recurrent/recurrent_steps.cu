@@ -1,7 +1,8 @@
 /* recurrent_steps.cu - steps of LSTM, GRU and RNN with their products. A block keeps the states of
- * a few entries of a direction in shared memory; a few lanes share a unit and read its rows of R,
- * all gates in one round. One block does all steps in one launch where R is small; for a larger R
- * many blocks share the units and each launch is a step.
+ * a few entries of a direction in shared memory; some lanes share a unit and read its rows of R,
+ * all gates in one round; then each of the first few lanes has an entry, so that there is one copy
+ * of what follows. One block does all steps in one launch where R is small; for a larger R many
+ * blocks share the units and each launch is a step.
  *
  *     h      [2][rows][pitch]   before and after the step
  *     reset  [rows][pitch]      r (.) h, of a GRU that resets first
@@ -9,7 +10,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/recurrent/recurrent.h"
 
-enum { ROWS = K_RECURRENT_ROWS, GATES = K_RECURRENT_GATES, PIECE = 8 };
+enum {
+    ROWS = K_RECURRENT_ROWS,
+    GATES = K_RECURRENT_GATES,
+    PIECE = K_RECURRENT_PIECE(sizeof(T)) /* of R, that a lane has at a time */
+};
 
 typedef union steps_pack {
     k_b128 raw[sizeof(T) * PIECE / 16];
@@ -44,7 +49,8 @@ K_FN void steps_weights(const T *row, int64_t k, int64_t size, int32_t wide, TA 
     }
 }
 
-/* Adds this lane's share of R v for gates [gate, end) of a unit. */
+/* Adds this lane's share of R v for gates [gate, end) of a unit. Neighbouring lanes read
+ * neighbouring pieces. */
 K_FN void steps_products(const mp_recurrent_args *args, const steps_block *b, const TA *v,
                          int64_t unit, int32_t gate, int32_t end, int32_t lane, int32_t lanes,
                          TA (*sum)[ROWS]) {
@@ -68,54 +74,83 @@ K_FN void steps_products(const mp_recurrent_args *args, const steps_block *b, co
             }
         }
     }
+}
+
+/* The sums over the lanes of a unit, of which there are at least ROWS: those of row lane % ROWS
+ * come to sum[g][0]. Lanes give each other the rows that they do not go on with. */
+#if !K_HOST
+K_FN void steps_meet(TA (*sum)[ROWS], int32_t gate, int32_t end, int32_t lane, int32_t lanes) {
     K_UNROLL for (int32_t g = 0; g < GATES; g++) {
         if (g >= gate && g < end) {
-            K_UNROLL for (int32_t row = 0; row < ROWS; row++) {
-                sum[g][row] = c_meet(sum[g][row], lanes);
+            K_UNROLL for (int32_t half = ROWS / 2; half > 0; half /= 2) {
+                const int32_t upper = (lane & half) != 0;
+                K_UNROLL for (int32_t i = 0; i < half; i++) {
+                    const TA mine = upper ? sum[g][i + half] : sum[g][i];
+                    const TA other = upper ? sum[g][i] : sum[g][i + half];
+                    sum[g][i] = mine + __shfl_xor_sync(0xffffffffu, other, half);
+                }
+            }
+            for (int32_t half = lanes / 2; half >= ROWS; half /= 2) {
+                sum[g][0] += __shfl_xor_sync(0xffffffffu, sum[g][0], half);
             }
         }
     }
 }
+#endif
 
-/* What gates [gate, end) of a row begin with: all that is no product. */
-K_FN void steps_begin(const k_cell *cell, const c_unit *at, int32_t gate, int32_t end, int32_t row,
-                      TA (*sum)[ROWS], TA *apart) {
+/* W x of a row's gates [gate, end), kept as it was loaded until it is needed. */
+K_FN void steps_ask(const k_cell *cell, const c_unit *at, int32_t gate, int32_t end, T *x) {
     K_UNROLL for (int32_t g = 0; g < GATES; g++) {
         if (g >= gate && g < end && !at->ended) {
-            const TA x = c_projected(cell, at, g) + c_bias(cell, at, 0, g);
-            const int32_t scaled = cell->kind == K_CELL_GRU && cell->linear_before_reset && g == 2;
-            sum[g][row] = c_bias(cell, at, 1, g) + (scaled ? (TA)0 : x);
-            *apart = scaled ? x : *apart;
+            x[g] = c_stored(cell, at, g);
         }
     }
+}
+
+/* Adds all that is no product. Of a GRU that resets afterwards, the reset gate scales R h of the
+ * hidden gate: what it does not scale is returned. */
+K_FN TA steps_add(const k_cell *cell, const c_unit *at, int32_t gate, int32_t end, const T *x,
+                  TA *sum) {
+    TA apart = 0;
+    K_UNROLL for (int32_t g = 0; g < GATES; g++) {
+        if (g >= gate && g < end) {
+            const TA w = (TA)T_load(x[g]) + c_bias(cell, at, 0, g);
+            const int32_t scaled = cell->kind == K_CELL_GRU && cell->linear_before_reset && g == 2;
+            sum[g] += c_bias(cell, at, 1, g) + (scaled ? (TA)0 : w);
+            apart = scaled ? w : apart;
+        }
+    }
+    return apart;
 }
 
 /* From the sums of all gates that are there: the new state, or what a GRU needs for its second
  * round. */
 K_FN void steps_end(const mp_recurrent_args *args, const steps_block *b, const c_unit *at,
-                    int32_t gate, int32_t end, int32_t row, TA (*sum)[ROWS], TA apart) {
+                    int32_t gate, int32_t end, int32_t row, const T *x, TA *sum) {
     const k_cell *cell = &args->cell;
     const int64_t place = (int64_t)row * b->pitch + at->unit;
+    const int32_t is_first = cell->kind == K_CELL_GRU && end == 2; /* of two rounds */
     const TA before = b->h[place];
     TA h = before;
-    if (cell->kind == K_CELL_GRU && end == 2) { /* the first of two rounds */
-        b->c[place] = at->ended ? 0 : c_activate(cell, at, 0, sum[0][row]);
-        b->reset[place] = at->ended ? 0 : before * c_activate(cell, at, 0, sum[1][row]);
-        return;
+    if (!at->ended) {
+        const TA apart = steps_add(cell, at, gate, end, x, sum);
+        if (cell->kind == K_CELL_LSTM) {
+            TA c = b->c[place];
+            h = c_lstm(cell, at, sum, &c);
+            b->c[place] = c;
+        } else if (gate == 0) {
+            c_gates(cell, at, sum);
+            h = sum[0];
+        }
+        if (cell->kind == K_CELL_GRU && !is_first) {
+            const TA update = gate == 2 ? b->c[place] : h;
+            h = c_gru(cell, at, update, gate == 2 ? sum[2] : apart + sum[1] * sum[2], before);
+        }
     }
-    if (!at->ended && cell->kind == K_CELL_LSTM) {
-        const TA all[GATES] = {sum[0][row], sum[1][row], sum[2][row], sum[3][row]};
-        TA c = b->c[place];
-        h = c_lstm(cell, at, all, &c);
-        b->c[place] = c;
-    } else if (!at->ended && cell->kind == K_CELL_GRU && gate == 2) {
-        h = c_gru(cell, at, b->c[place], sum[2][row], before);
-    } else if (!at->ended && cell->kind == K_CELL_GRU) {
-        const TA update = c_activate(cell, at, 0, sum[0][row]);
-        const TA reset = c_activate(cell, at, 0, sum[1][row]);
-        h = c_gru(cell, at, update, apart + reset * sum[2][row], before);
-    } else if (!at->ended) {
-        h = c_activate(cell, at, 0, sum[0][row]);
+    if (is_first) {
+        b->c[place] = at->ended ? 0 : sum[0];
+        b->reset[place] = at->ended ? 0 : before * sum[1];
+        return;
     }
     b->h_next[place] = h;
     c_write_y(cell, at, h);
@@ -132,20 +167,28 @@ K_FN void steps_round(const mp_recurrent_args *args, const steps_block *b, const
     for (int64_t base = b->unit_first; base < b->unit_end; base += groups) {
         const int32_t idle = base + group >= b->unit_end;
         const int64_t unit = idle ? b->unit_end - 1 : base + group;
-        TA sum[GATES][ROWS] = {{0}}, apart[ROWS] = {0};
-        K_UNROLL for (int32_t row = 0; row < ROWS; row++) {
-            if (row < b->rows && row % lanes == lane) {
-                const c_unit at = c_place(cell, b->direction, b->entry_first + row, unit, step);
-                steps_begin(cell, &at, gate, end, row, sum, &apart[row]);
-            }
+        TA sum[GATES][ROWS] = {{0}};
+        T x[GATES];
+        c_unit at;
+        if (!K_HOST && lane < b->rows) { /* on its way while the products are made */
+            at = c_place(cell, b->direction, b->entry_first + lane, unit, step);
+            steps_ask(cell, &at, gate, end, x);
         }
         steps_products(args, b, v, unit, gate, end, lane, lanes, sum);
-        K_UNROLL for (int32_t row = 0; row < ROWS; row++) {
-            if (row < b->rows && row % lanes == lane && !idle) {
-                const c_unit at = c_place(cell, b->direction, b->entry_first + row, unit, step);
-                steps_end(args, b, &at, gate, end, row, sum, apart[row]);
-            }
+#if K_HOST
+        for (int32_t row = 0; row < b->rows && !idle; row++) {
+            TA mine[GATES] = {sum[0][row], sum[1][row], sum[2][row], sum[3][row]};
+            at = c_place(cell, b->direction, b->entry_first + row, unit, step);
+            steps_ask(cell, &at, gate, end, x);
+            steps_end(args, b, &at, gate, end, row, x, mine);
         }
+#else
+        steps_meet(sum, gate, end, lane, lanes);
+        if (lane < b->rows && !idle) {
+            TA mine[GATES] = {sum[0][0], sum[1][0], sum[2][0], sum[3][0]};
+            steps_end(args, b, &at, gate, end, lane, x, mine);
+        }
+#endif
     }
 }
 

@@ -101,7 +101,8 @@ static mp_status launch_steps(mp_planner *p, const mp_recurrent *r, mp_ref proje
 static mp_recurrent_args steps_args(const mp_planner *p, const mp_recurrent *r) {
     const int64_t row = r->cell.hidden * (int64_t)mp_dtype_size(r->type);
     return (mp_recurrent_args){.unit_blocks = 1,
-                               .lanes = mp_recurrent_lanes(r->cell.hidden, 8),
+                               .lanes =
+                                   MP_MAX(mp_recurrent_lanes(r->cell.hidden, 8), K_RECURRENT_ROWS),
                                .wide = p->align >= 16 && row % 16 == 0 && r->cell.hidden % 8 == 0,
                                .cell = r->cell};
 }

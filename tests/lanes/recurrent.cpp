@@ -1,12 +1,19 @@
-/* recurrent_mma.cpp - the steps of LSTM, GRU and RNN by tensor cores against plain loops: units
- * that the last block has fewer of or none, more entries than a right operand has, rows that share
- * a warp's columns and those that do not, rows of R that begin anywhere, entries that end early,
- * both directions. SPDX-License-Identifier: Apache-2.0 */
+/* recurrent.cpp - the steps of LSTM, GRU and RNN by tensor cores or (BY_STEPS) by a block for a few
+ * entries, against plain loops: units that the last block has fewer of or none, more entries than a
+ * right operand has, rows that share a warp's columns and those that do not, rows of R that begin
+ * anywhere, entries that end early, both directions.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cluster.h"
 #include "lanes.h"
 #include "matrix.h"
 
+#if BY_STEPS
+#include "kernel/recurrent/recurrent_steps.cu"
+typedef mp_recurrent_args Args;
+#else
 #include "kernel/recurrent/recurrent_mma.cu"
+typedef mp_recurrent_mma_args Args;
+#endif
 
 namespace {
 
@@ -24,8 +31,9 @@ struct Network {
     std::vector<T> projected, bias, recurrence, h_first, c_first, y, y_h, y_c;
     std::vector<int32_t> lengths;
     std::vector<uint32_t> meeting;
-    mp_recurrent_mma_args args;
-    unsigned lanes;
+    Args args;
+    unsigned blocks, lanes;
+    unsigned together;
 };
 
 double real(const std::vector<T> &of, int64_t i) {
@@ -35,7 +43,7 @@ double real(const std::vector<T> &of, int64_t i) {
 std::vector<T> numbers(int64_t count, float scale) {
     std::vector<T> made;
     for (int64_t i = 0; i < count; i++) {
-        made.push_back(T_store(small_number() * scale));
+        made.push_back(T_store((TC)(small_number() * scale)));
     }
     return made;
 }
@@ -57,9 +65,21 @@ Network network_of(const Subject &s) {
     return n;
 }
 
-void describe(const Subject &s, Network *n) {
-    mp_recurrent_mma_args *args = &n->args;
-    *args = {};
+#if BY_STEPS
+void describe_launch(const Subject &s, Network *n) {
+    Args *args = &n->args;
+    args->recurrence = n->recurrence.data();
+    args->step_count = STEPS;
+    args->unit_blocks = 1;
+    args->lanes = s.blocks == 1 ? 4 : 16;
+    args->wide = s.hidden % 8 == 0;
+    n->blocks = (unsigned)(s.directions * ((s.batch + ROWS - 1) / ROWS));
+    n->lanes = 64;
+    n->together = 1;
+}
+#else
+void describe_launch(const Subject &s, Network *n) {
+    Args *args = &n->args;
     const int32_t high = K_RECURRENT_MMA_TILES(sizeof(T)) * 16;
     args->recurrence = n->recurrence.data();
     args->entry_groups = (s.batch + s.entries - 1) / s.entries;
@@ -75,7 +95,16 @@ void describe(const Subject &s, Network *n) {
     n->meeting.assign(groups * (size_t)(K_RECURRENT_MMA_APART + 3 * args->sides * 8 * args->pitch),
                       0);
     args->meeting = n->meeting.data();
+    n->blocks = (unsigned)(s.directions * args->entry_groups * s.blocks);
     n->lanes = (unsigned)(args->depth_warps * args->tile_warps * 32);
+    n->together = (unsigned)s.blocks;
+}
+#endif
+
+void describe(const Subject &s, Network *n) {
+    Args *args = &n->args;
+    *args = {};
+    describe_launch(s, n);
     k_cell *cell = &args->cell;
     cell->projected = n->projected.data();
     cell->bias = n->bias.data();
@@ -172,9 +201,8 @@ void check_sequence(const Subject &s, const Network &n, int64_t d, int64_t entry
 void check_network(const Subject &s) {
     Network n = network_of(s);
     describe(s, &n);
-    const unsigned blocks = (unsigned)(s.directions * n.args.entry_groups * s.blocks);
     run_blocks(
-        blocks, n.lanes, [&] { K_NAME(n.args); }, (unsigned)s.blocks);
+        n.blocks, n.lanes, [&] { K_NAME(n.args); }, n.together);
     for (int64_t i = 0; i < s.directions * s.batch; i++) {
         check_sequence(s, n, i / s.batch, i % s.batch);
     }
