@@ -234,6 +234,40 @@ DEVICE_TEST(conv_transpose_of_windows_side_by_side) {
     }
 }
 
+DEVICE_TEST(conv_transpose_of_doubles_side_by_side) {
+    enum { IMAGES = 2, IN = 3, OUT = 2, HIGH = 3, WIDE = 5, TAPS = 2 };
+    double x[IMAGES * IN * HIGH * WIDE], w[IN * OUT * TAPS * TAPS], bias[OUT] = {0.1, 1e-13};
+    const mp_attr attrs[] = {OP_INTS("strides", TAPS, TAPS)};
+    for (size_t i = 0; i < MP_COUNT_OF(x); i++) {
+        x[i] = 1.0 / (double)(i + 3);
+    }
+    for (size_t i = 0; i < MP_COUNT_OF(w); i++) {
+        w[i] = (double)i / 7 - 1;
+    }
+    op_case c = {.name = "ConvTranspose",
+                 .version = 11,
+                 .in_count = 3,
+                 .out_count = 1,
+                 .attrs = attrs,
+                 .attr_count = 1,
+                 .in = {OP_TENSOR(MP_F64, x, IMAGES, IN, HIGH, WIDE),
+                        OP_TENSOR(MP_F64, w, IN, OUT, TAPS, TAPS), OP_TENSOR(MP_F64, bias, OUT)}};
+    op_run(device, &c);
+    const double *y = (const double *)c.out[0].data;
+    for (int64_t i = 0; i < (int64_t)IMAGES * OUT * HIGH * WIDE * TAPS * TAPS; i++) {
+        const int64_t column = i % (WIDE * TAPS), line = i / (WIDE * TAPS);
+        const int64_t row = line % (HIGH * TAPS), plane = line / (HIGH * TAPS);
+        double sum = bias[plane % OUT];
+        for (int64_t k = 0; k < IN; k++) {
+            const int64_t from = ((plane / OUT * IN + k) * HIGH + row / TAPS) * WIDE;
+            const int64_t tap = ((k * OUT + plane % OUT) * TAPS + row % TAPS) * TAPS;
+            sum += x[from + column / TAPS] * w[tap + column % TAPS];
+        }
+        op_check_close(y[i], sum, 1e-14, "Y", i);
+    }
+    op_close(device, &c);
+}
+
 /* Over one dimension or two, by the kernel of those. */
 DEVICE_TEST(conv_of_few_channels) {
     uint64_t row = test_seed();

@@ -5,14 +5,17 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
 #include "kernel/core/prelude.h"
-#include "kernel/core/word.h"
 #include "kernel/linear/linear_args.h"
+
+#if !T_DOUBLE /* which are moved one by one: the taps of a row are 16 bytes of them already */
+#include "kernel/core/word.h"
 
 enum { PACK = K_APART_BYTES / sizeof(T), WORDS = K_APART_BYTES / 4 };
 
 typedef struct K_ALIGN(K_APART_BYTES) a_pack {
     uint32_t word[WORDS];
 } a_pack;
+#endif
 
 /* Where a lane reads and writes. */
 typedef struct a_place {
@@ -36,6 +39,7 @@ K_FN a_place a_find(const mp_apart_args *a, uint32_t unit, int32_t each) {
     return p;
 }
 
+#if !T_DOUBLE
 K_FN void a_move_pack(const mp_apart_args *a, const a_place *p) {
     a_pack in[K_WIDE], out[K_WIDE];
     float value[K_WIDE * PACK];
@@ -66,6 +70,7 @@ K_FN void a_move_pack(const mp_apart_args *a, const a_place *p) {
         ((a_pack *)((T *)a->y + p->to))[b] = out[b];
     }
 }
+#endif
 
 K_FN void a_move_one(const mp_apart_args *a, const a_place *p) {
     const T *from = (const T *)a->product + p->from;
@@ -78,15 +83,17 @@ K_FN void a_move_one(const mp_apart_args *a, const a_place *p) {
 }
 
 K_KERNEL(mp_apart_args, args) {
+#if !T_DOUBLE
     if (args.packed) {
         K_GRID_LOOP(i, args.count) {
             const a_place p = a_find(&args, (uint32_t)i, PACK);
             a_move_pack(&args, &p);
         }
-    } else {
-        K_GRID_LOOP(i, args.count) {
-            const a_place p = a_find(&args, (uint32_t)i, 1);
-            a_move_one(&args, &p);
-        }
+        return;
+    }
+#endif
+    K_GRID_LOOP(i, args.count) {
+        const a_place p = a_find(&args, (uint32_t)i, 1);
+        a_move_one(&args, &p);
     }
 }

@@ -23,7 +23,8 @@ static sides sides_of(const mp_conv *conv) {
 }
 
 bool mp_conv_apart_takes(const mp_conv *conv) {
-    const bool is_kept = conv->type == MP_F32 || conv->type == MP_F16 || conv->type == MP_BF16;
+    const bool is_kept = conv->type == MP_F64 || conv->type == MP_F32 || conv->type == MP_F16 ||
+                         conv->type == MP_BF16;
     bool fits = is_kept && conv->transposed && !conv->channels_last && conv->spatial <= 2 &&
                 conv->groups == 1 && !mp_conv_has_epilogue(conv);
     for (int d = 0; fits && d < conv->spatial; d++) {
@@ -75,7 +76,7 @@ mp_status mp_conv_apart_steps(mp_planner *p, const mp_conv *conv,
     const sides s = sides_of(conv);
     const int64_t planes = conv->batch * conv->out_channels, in_plane = s.in_h * s.in_w;
     const int64_t pack = K_APART_BYTES / (int64_t)mp_dtype_size(conv->type);
-    const bool packed = p->align >= K_APART_BYTES && s.in_w % pack == 0;
+    const bool packed = conv->type != MP_F64 && p->align >= K_APART_BYTES && s.in_w % pack == 0;
     const mp_kernel *kernel = NULL;
     mp_ref made = MP_NOWHERE;
     mp_apart_args a = {.in_plane = in_plane,
