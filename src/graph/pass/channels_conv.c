@@ -38,11 +38,12 @@ static bool is_depthwise(const mp_vertex *v, const mp_shape *w) {
 }
 
 /* Convolutions for which the order of dimensions matters little, so that to turn the image would
- * take longer than they do: each plane by itself, and products of single pixels where nothing
- * follows that would be a pass over planes. */
-static bool takes_planes(const mp_vertex *v, const mp_shape *w) {
+ * take longer than they do: each plane by itself, products of single pixels where nothing follows
+ * that would be a pass over planes, and windows of floats with gaps, for which cuDNN turns the
+ * image for itself, whatever its order. */
+static bool takes_planes(const mp_vertex *v, mp_dtype type, const mp_shape *w) {
     const int64_t groups = mp_node_int(&v->node, "group", 1);
-    if (is_depthwise(v, w)) {
+    if (is_depthwise(v, w) || (type == MP_F32 && !is_all(&v->node, "dilations", 1))) {
         return true;
     }
     bool single = mp_vertex_is(v, "Conv") && mp_vertex_in(v, 2) == MP_NO_VALUE && groups == 1;
@@ -62,8 +63,8 @@ bool mp_wants_last(const mp_layout *l, const mp_vertex *v) {
     /* Libraries take each channel of a volume by itself ten times as long as to turn it. */
     const bool turns = w->tensor.shape.rank > MP_TWIN_RANK_MIN && is_depthwise(v, &w->tensor.shape);
     const bool has_twin = mp_twin_of(l, v->in[0]) != MP_NO_VALUE && !turns;
-    return can &&
-           (l->rewrites->forced || (is_fast && (has_twin || !takes_planes(v, &w->tensor.shape))));
+    return can && (l->rewrites->forced ||
+                   (is_fast && (has_twin || !takes_planes(v, type, &w->tensor.shape))));
 }
 
 /* Channels that a pixel has when it is loaded at once; 0 where a convolution gains nothing by zeros
