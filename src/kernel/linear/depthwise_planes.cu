@@ -26,7 +26,8 @@ enum {
     APART = 1,                                                /* neighbouring outputs of a lane */
     ACROSS = STRIP,                                           /* neighbouring lanes */
     FOURS = (K_PLANES_SIDE(STRIP, K_SIZE, K_STRIDE) + 3) / 4, /* of a row, that a strip needs */
-    REGISTERS = 40 + 8 * K_SIZE, /* few where memory is the bound: more blocks */
+    /* Few where memory is the bound: more blocks. */
+    REGISTERS = K_SIZE == 5 && K_STRIDE == 1 ? 64 : 40 + 8 * K_SIZE,
 };
 #define D_PLANE(i) ((i) / (TAPS + 1))
 #else
@@ -110,9 +111,20 @@ K_FN void d_keep(const mp_planes_args *a, const d_tile *t, uint32_t i, const d_t
     }
 }
 
-/* One element, or a word of them. */
-K_FN uint32_t d_read(const T *at, int32_t each) {
-    return sizeof(T) == 2 && each == 1 ? *(const uint16_t *)at : *(const uint32_t *)at;
+/* What a lane loads at a time: one element, a word of them, or two words. */
+K_FN uint64_t d_read(const T *at, int32_t each) {
+    return each * (int32_t)sizeof(T) == 8 ? *(const uint64_t *)(const void *)at
+           : sizeof(T) == 2 && each == 1  ? *(const uint16_t *)at
+                                          : *(const uint32_t *)(const void *)at;
+}
+
+/* Keeps an address in registers: the compiler would have each load wait for it once more. */
+K_FN const T *d_hold(const T *at) {
+#if K_PTX
+    asm volatile("" : "+l"(at));
+    __builtin_assume(__isGlobal(at));
+#endif
+    return at;
 }
 
 /* Of x that is loaded next: a row of what is held, from the tile's first plane on. */
@@ -158,8 +170,8 @@ K_FN void d_next(const mp_planes_args *a, const d_step *s, d_row *r) {
     }
 }
 
-/* With `each` elements of x a load: a word of them where all rows of x begin at multiples of one,
- * so that no word has elements of two rows. An element beyond either end of a row is held between
+/* With `each` elements of x a load: several where all rows of x begin at multiples of so many, so
+ * that no load has elements of two rows. An element beyond either end of a row is held between
  * the rows, where nobody looks. Lanes are dealt in rows of 2^across_log. */
 K_FN void d_fill(const mp_planes_args *a, const d_tile *t, float *held, int32_t each) {
     const int32_t left = t->column * STRIDE_W - a->pad_w, skew = left & (each - 1);
@@ -167,14 +179,14 @@ K_FN void d_fill(const mp_planes_args *a, const d_tile *t, float *held, int32_t 
     const int32_t across = 1 << a->across_log;
     const int32_t spare = lane * K_PLANES_SPARE - K_PLANES_BEFORE; /* a place of the lane's own */
     const d_step step = d_step_of(a, t, (int32_t)LANES >> a->across_log);
-    const T *image = (const T *)a->x + (int64_t)t->plane * a->in_h * a->in_w;
+    const T *image = d_hold((const T *)a->x + (int64_t)t->plane * a->in_h * a->in_w);
     K_ONE_COPY
     for (int32_t to = (lane & (across - 1)) * each - skew; to < a->columns; to += across * each) {
         const int is_column = (uint32_t)(left + to) < (uint32_t)a->in_w;
         d_row r = d_begin(a, t, lane >> a->across_log, left + to);
         K_ONE_COPY
         while (r.row < rows) {
-            uint32_t raw[AT_ONCE];
+            uint64_t raw[AT_ONCE];
             int32_t row = r.row;
             K_UNROLL
             for (int32_t j = 0; j < AT_ONCE; j++) {
@@ -187,8 +199,9 @@ K_FN void d_fill(const mp_planes_args *a, const d_tile *t, float *held, int32_t 
             int32_t at = row * a->pitch + to;
             K_UNROLL
             for (int32_t j = 0; j < AT_ONCE; j++) {
-                float value[K_WORD];
-                T_unpack(raw[j], value);
+                float value[2 * K_WORD];
+                T_unpack((uint32_t)raw[j], value);
+                T_unpack((uint32_t)(raw[j] >> 32), value + K_WORD);
                 /* Not under the condition of the load, or each would wait for its own. */
                 float *put = held + (row < rows ? at : spare);
                 K_UNROLL
@@ -362,7 +375,9 @@ K_BLOCK_KERNEL_WITHIN(REGISTERS, K_PLANES_LANES, mp_planes_args, args) {
     for (int64_t i = blockIdx.x; i < args.count; i += gridDim.x) {
         const d_tile t = d_find(&args, (uint32_t)i);
         const d_taps some = d_ask(&args, &t, threadIdx.x); /* on their way with the image */
-        if (K_WORD > 1 && args.words) {
+        if (K_WORD > 1 && args.each == 2 * K_WORD) {
+            d_fill(&args, &t, held, 2 * K_WORD);
+        } else if (K_WORD > 1 && args.each == K_WORD) {
             d_fill(&args, &t, held, K_WORD);
         } else {
             d_fill(&args, &t, held, 1);

@@ -198,10 +198,12 @@ enum {
     K_PLANES_STRIP = 4, /* outputs side by side of a lane */
     K_PLANES_ROWS = 4,  /* and below each other */
     K_PLANES_LANES = 128,
-    K_PLANES_SPARE = 2, /* floats of each lane, for what is none of a tile */
+    K_PLANES_SPARE = 4, /* floats of each lane, for what is none of a tile */
     /* Floats before all that is held: those, and room for what lies before its first row. */
     K_PLANES_BEFORE = K_PLANES_LANES * K_PLANES_SPARE + 4,
-    K_PLANES_APART = 2, /* floats between rows, at least: what lies behind one, before the next */
+    /* Floats between rows, at least, what lies behind one before the next: by words, by two. */
+    K_PLANES_APART = 2,
+    K_PLANES_APART_WIDE = 3,
 };
 #define K_PLANES_SIDE(out, size, stride) (((out)-1) * (stride) + (size))
 #define K_PLANES_TAPS(taps)              (((taps) + 4) / 4 * 4)
@@ -219,7 +221,7 @@ typedef struct mp_planes_args {
     int32_t in_rows, columns; /* of x that a tile needs */
     int32_t pitch;            /* from a row to the next, as they are held */
     int32_t across_log;       /* lanes that load neighbours, as a power of two */
-    int32_t words;            /* all rows of x begin at multiples of 4 bytes, and end there */
+    int32_t each;             /* elements of x that a lane loads at a time; rows are whole ones */
     int32_t packed;           /* all strips of y and residual are whole and aligned */
     int32_t taps, kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w;
     int32_t activation;

@@ -12,10 +12,15 @@ enum {
     BLOCKS_EACH = 2,        /* of a multiprocessor, before a block gets several planes */
     TAPS_MAX = 256,         /* beyond, nobody has timed it */
     WORD = 4,
+    WIDE = 4,      /* elements of two bytes that are loaded at once */
     FAR = 1 << 28, /* two distances, added, are an int32_t */
 };
 
 /* ---- how a block's share is cut ---- */
+
+static bool may_be_wide(const mp_conv *conv) {
+    return mp_dtype_size(conv->type) == 2 && conv->in[1] % WIDE == 0;
+}
 
 static int64_t plane_bytes(const mp_planes_args *a) {
     return ((int64_t)a->in_rows * a->pitch + K_PLANES_TAPS(a->taps)) * (int64_t)sizeof(float);
@@ -33,7 +38,7 @@ static void set_groups(mp_planes_args *a, int32_t groups) {
 
 /* Tiles of one plane. A line of strips is as long as lanes and the image allow, so that what is
  * read of x twice is little; all tiles of a plane are alike. */
-static void cut_plane(mp_planes_args *a) {
+static void cut_plane(mp_planes_args *a, int32_t apart) {
     const int32_t strips = MP_CEIL_DIV(a->out_w, K_PLANES_STRIP);
     const int32_t groups = MP_CEIL_DIV(a->out_h, K_PLANES_ROWS);
     const int32_t reach = (a->kernel_w - 1) * a->dilation_w + 1;
@@ -42,9 +47,9 @@ static void cut_plane(mp_planes_args *a) {
     a->columns = K_PLANES_SIDE(a->strips * K_PLANES_STRIP, reach, a->stride_w);
     /* A strip reads whole fours of what is held, which this has, too: what lies between the end of
      * a row and the last four is less than four. */
-    a->pitch = MP_ALIGN_UP(a->columns + K_PLANES_APART, 4);
+    a->pitch = MP_ALIGN_UP(a->columns + apart, 4);
     int32_t most = MP_MIN(groups, K_PLANES_LANES / a->strips);
-    for (set_groups(a, most); most > 1 && held_bytes(a) > HELD_WANTED;) {
+    for (set_groups(a, most); most > 1 && plane_bytes(a) > HELD_WANTED;) {
         set_groups(a, --most);
     }
     a->bands = MP_CEIL_DIV(groups, most);
@@ -70,7 +75,7 @@ static mp_planes_args cut(const mp_conv *conv) {
         .dilation_w = (int32_t)conv->dilation[1],
         .planes = 1,
     };
-    cut_plane(&a);
+    cut_plane(&a, may_be_wide(conv) ? K_PLANES_APART_WIDE : K_PLANES_APART);
     return a;
 }
 
@@ -141,14 +146,15 @@ static mp_planes_args args_of(const mp_planner *p, const mp_conv *conv) {
     const int32_t bytes = (int32_t)mp_dtype_size(conv->type);
     mp_planes_args a = cut(conv);
     join_planes(p, &a);
-    a.words = p->align >= WORD && conv->in[1] * bytes % WORD == 0;
+    a.each = may_be_wide(conv) && p->align >= WIDE * bytes         ? WIDE
+             : p->align >= WORD && conv->in[1] * bytes % WORD == 0 ? WORD / bytes
+                                                                   : 1;
     a.packed =
         is_usual(conv) && p->align >= K_PLANES_STRIP * bytes && conv->out[1] % K_PLANES_STRIP == 0;
     a.activation = (int32_t)conv->activation;
     a.alpha = conv->alpha;
     a.beta = conv->beta;
-    a.across_log = across_log(
-        p, &a, a.words && bytes < WORD ? (int64_t)a.columns * bytes / WORD + 1 : a.columns);
+    a.across_log = across_log(p, &a, a.each > 1 ? a.columns / a.each + 1 : a.columns);
     a.by_tiles = mp_divider((uint32_t)a.tiles);
     a.by_bands = mp_divider((uint32_t)a.bands);
     a.by_channels = mp_divider((uint32_t)a.channels);
