@@ -42,34 +42,27 @@ static bool read(const mp_paged *r, asked *out) {
                              .size = at->block_size,
                              .by_size = mp_divider((uint32_t)at->block_size)}};
     mp_attention *a = &out->attention;
-    *a = (mp_attention){
-        .type = r->type,
-        .q = {.ref = r->q, .stride = {rows * of->q_pitch, size, of->q_pitch}},
-        .k = kept,
-        .v = kept,
-        .out = mp_heads_last(MP_OUT(0), of->rule.heads, rows, of->v_head_size),
-        .head_size = size,
-        .v_head_size = of->v_head_size,
-        .rule = mp_score_rule(at->batch, of->rule.heads, of->rule.kv_heads, rows, r->keys_most),
-        .mask = MP_NOWHERE,
-        .lengths = r->past,
-        .sink = r->sink,
-        .padding = MP_NOWHERE,
-        .debug = MP_NOWHERE,
-        .debug_mode = MP_DEBUG_NONE,
-        .beams_of = MP_NOWHERE,
-        .block_starts = MP_NOWHERE,
-        .block_columns = MP_NOWHERE,
-        .pages = &out->pages,
-        .table = r->table};
+    *a = (mp_attention){.type = r->type,
+                        .q = {.ref = r->q, .stride = {rows * of->q_pitch, size, of->q_pitch}},
+                        .k = kept,
+                        .v = kept,
+                        .out = mp_heads_last(MP_OUT(0), of->rule.heads, rows, of->v_head_size),
+                        .head_size = size,
+                        .v_head_size = of->v_head_size,
+                        .rule = mp_paged_rule(r, rows, r->keys_most),
+                        .mask = MP_NOWHERE,
+                        .lengths = r->past,
+                        .sink = r->sink,
+                        .padding = MP_NOWHERE,
+                        .debug = MP_NOWHERE,
+                        .debug_mode = MP_DEBUG_NONE,
+                        .beams_of = MP_NOWHERE,
+                        .block_starts = MP_NOWHERE,
+                        .block_columns = MP_NOWHERE,
+                        .pages = &out->pages,
+                        .table = r->table};
     a->k.ref = r->cache[0];
     a->v.ref = r->cache[1];
-    a->rule.scale = of->rule.scale;
-    a->rule.softcap = of->rule.softcap;
-    a->rule.window = of->rule.window;
-    a->rule.causal = of->rule.causal;
-    a->rule.sink_kind = of->rule.sink_kind;
-    a->rule.past_by_length = 1;
     a->rule.length_more = (int32_t)(at->past_more + rows);
     return read_codes(r, out);
 }

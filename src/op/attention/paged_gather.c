@@ -114,29 +114,21 @@ static mp_attention attention_of(const mp_paged *r, const sizes *s, const mp_ref
     const mp_paged_args *of = &r->attention;
     const k_score_rule *rule = &of->rule;
     const int64_t size = of->head_size;
-    mp_attention a = {
-        .type = r->type,
-        .k = mp_heads_last(keys[0], rule->kv_heads, s->keys, size),
-        .v = mp_heads_last(keys[1], rule->kv_heads, s->keys, size),
-        .head_size = size,
-        .v_head_size = size,
-        .rule = mp_score_rule(of->at.batch, rule->heads, rule->kv_heads, s->rows, s->keys),
-        .mask = MP_NOWHERE,
-        .lengths = lengths,
-        .sink = r->sink,
-        .padding = MP_NOWHERE,
-        .debug = MP_NOWHERE,
-        .debug_mode = MP_DEBUG_NONE,
-        .beams_of = MP_NOWHERE,
-        .block_starts = MP_NOWHERE,
-        .block_columns = MP_NOWHERE};
-    a.rule.scale = rule->scale;
-    a.rule.softcap = rule->softcap;
-    a.rule.window = rule->window;
-    a.rule.causal = rule->causal;
-    a.rule.sink_kind = rule->sink_kind;
-    a.rule.past_by_length = 1;
-    return a;
+    return (mp_attention){.type = r->type,
+                          .k = mp_heads_last(keys[0], rule->kv_heads, s->keys, size),
+                          .v = mp_heads_last(keys[1], rule->kv_heads, s->keys, size),
+                          .head_size = size,
+                          .v_head_size = size,
+                          .rule = mp_paged_rule(r, s->rows, s->keys),
+                          .mask = MP_NOWHERE,
+                          .lengths = lengths,
+                          .sink = r->sink,
+                          .padding = MP_NOWHERE,
+                          .debug = MP_NOWHERE,
+                          .debug_mode = MP_DEBUG_NONE,
+                          .beams_of = MP_NOWHERE,
+                          .block_starts = MP_NOWHERE,
+                          .block_columns = MP_NOWHERE};
 }
 
 mp_status mp_plan_paged_gathered(mp_planner *p, const mp_paged *r) {

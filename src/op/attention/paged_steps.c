@@ -7,6 +7,18 @@
 #include "op/attention/paged_decode.h"
 #include "op/attention/paged_gather.h"
 
+k_score_rule mp_paged_rule(const mp_paged *r, int64_t rows, int64_t keys) {
+    const k_score_rule *of = &r->attention.rule;
+    k_score_rule rule = mp_score_rule(r->attention.at.batch, of->heads, of->kv_heads, rows, keys);
+    rule.scale = of->scale;
+    rule.softcap = of->softcap;
+    rule.window = of->window;
+    rule.causal = of->causal;
+    rule.sink_kind = of->sink_kind;
+    rule.past_by_length = 1;
+    return rule;
+}
+
 mp_status mp_plan_paged_cache(mp_planner *p, int in, int out, mp_ref *ref) {
     const mp_tensor *cache = &p->in[in];
     size_t size = 0;

@@ -27,6 +27,9 @@ typedef struct mp_paged {
     mp_paged_args attention;       /* all but pointers, lanes and splits */
 } mp_paged;
 
+/* The rule of attention over `keys` keys an entry, whose new tokens are the last of `rows` rows. */
+k_score_rule mp_paged_rule(const mp_paged *r, int64_t rows, int64_t keys);
+
 /* Output `out` is the memory of input `in`, or a copy of it, for new tokens to be kept in. */
 mp_status mp_plan_paged_cache(mp_planner *p, int in, int out, mp_ref *ref);
 
