@@ -5,10 +5,11 @@
 #include "matrix.h"
 
 #include "cluster.h"
-#include "divider.h"
 #include "lanes.h"
 
 #include "kernel/attention/attention_decode.cu"
+
+#include "decode_cut.h"
 
 namespace {
 
@@ -30,11 +31,6 @@ struct shape {
         return kv_heads * group;
     }
 };
-
-/* Of T. */
-double precision() {
-    return T_load(T_store(1 + 1.0F / 256)) == 1 ? 1.0 / 128 : 1.0 / 1024;
-}
 
 float lowest() {
     return precision() > 0.005 ? -0x1.fep127F : -65504.0F;
@@ -71,10 +67,9 @@ struct decoding {
           out((size_t)s.entries * s.heads() * s.rows * HEAD), sink(random_values(s.heads())),
           mask(random_values(mask_size())), new_k((size_t)s.entries * s.kv_heads * HEAD),
           new_v((size_t)s.entries * s.kv_heads * HEAD), cosine(random_values(PLACES * HALF)),
-          sine(random_values(PLACES * HALF)), by_q(random_values(HEAD)),
-          by_k(random_values(HEAD)), used_q(copy_of(q, q_size())),
-          used_k(copy_of(k, k_size())), used_v(copy_of(v, k_size())), written_k(k_size()),
-          written_v(k_size()), shown(mask_size()),
+          sine(random_values(PLACES * HALF)), by_q(random_values(HEAD)), by_k(random_values(HEAD)),
+          used_q(copy_of(q, q_size())), used_k(copy_of(k, k_size())), used_v(copy_of(v, k_size())),
+          written_k(k_size()), written_v(k_size()), shown(mask_size()),
           part((size_t)s.entries * s.heads() * s.rows * s.splits * (HEAD + K_ATTENTION_STATE)) {
         for (size_t i = 0; i < mask_size(); i++) {
             shown[i] = k_store_bool(i % 3 != 1);
@@ -107,7 +102,8 @@ struct decoding {
             const size_t unit = i / HEAD / s.keys;
             const int entry = (int)unit / s.kv_heads;
             const bool is_new = i / HEAD % s.keys == (size_t)length(entry) - 1;
-            const float key = is_new ? T_load(used_k[i]) : 0, value = is_new ? T_load(used_v[i]) : 0;
+            const float key = is_new ? T_load(used_k[i]) : 0,
+                        value = is_new ? T_load(used_v[i]) : 0;
             const double off = s.normed ? 2 * precision() * std::max(1.0, fabs((double)key)) : 0;
             has = has && fabs((double)T_load(written_k[i]) - key) <= off &&
                   T_load(written_v[i]) == value;
@@ -195,16 +191,7 @@ struct decoding {
         args.v = v.data();
         args.out = out.data();
         args.part = s.splits > 1 && !s.meets ? part.data() : nullptr;
-        args.head_size = args.v_head_size = HEAD;
-        args.splits = s.splits;
-        args.row_blocks = (s.group * s.rows + K_DECODE_ROWS - 1) / K_DECODE_ROWS;
-        for (args.meet_log = 0; s.meets && 1 << args.meet_log < s.splits;) {
-            args.meet_log++;
-        }
-        args.by_splits = divider(s.splits);
-        args.by_row_blocks = divider(args.row_blocks);
-        args.by_kv_heads = divider(s.kv_heads);
-        args.by_rows = divider(s.rows);
+        set_decode_cut(args, s.kv_heads, s.group, s.rows, s.splits, s.meets);
         set_rule(&args.rule);
         return args;
     }
@@ -270,8 +257,8 @@ struct decoding {
                        (double)T_load(used_k[(unit + key) * HEAD + e]);
             }
             if (sees(entry, row, key)) {
-                score[(size_t)key] = (float)(dot / sqrt((double)HEAD) +
-                                             masked(line % (s.heads() * s.rows), key));
+                score[(size_t)key] =
+                    (float)(dot / sqrt((double)HEAD) + masked(line % (s.heads() * s.rows), key));
             }
         }
         const double top = *std::max_element(score.begin(), score.end());
@@ -283,22 +270,6 @@ struct decoding {
             want += weight == 0 ? 0 : weight * (double)T_load(used_v[(unit + key) * HEAD + d]);
         }
         return all == 0 ? 0 : want / (all + exp(extra - top));
-    }
-
-    /* As attention_combine.cu does it. */
-    double combined(int line, int d) {
-        const size_t pitch = HEAD + K_ATTENTION_STATE;
-        double top = -INFINITY, all = 0, sum = 0;
-        for (int i = 0; i < s.splits; i++) {
-            top = std::max(top, (double)part[((size_t)line * s.splits + i) * pitch]);
-        }
-        for (int i = 0; i < s.splits; i++) {
-            const float *one = &part[((size_t)line * s.splits + i) * pitch];
-            const double share = one[1] == 0 ? 0 : exp(one[0] - top);
-            all += share * one[1];
-            sum += share * one[K_ATTENTION_STATE + d];
-        }
-        return all == 0 ? 0 : sum / all;
     }
 };
 
@@ -317,7 +288,7 @@ void check_decoding(const shape &s) {
     for (int line = 0; line < s.entries * s.heads() * s.rows; line++) {
         for (int d = 0; d < HEAD; d += 5) {
             const double got = args.part != nullptr
-                                   ? test.combined(line, d)
+                                   ? decode_combined(test.part.data(), (size_t)line, s.splits, d)
                                    : (double)T_load(test.out[(size_t)line * HEAD + d]);
             check(fabs(got - test.element(line, d)) <= 4 * precision(), "an element",
                   (int64_t)line * HEAD + d);
@@ -332,10 +303,24 @@ void check_masks(int kind) {
     check_decoding({2, 1, 2, 3, 8 * KEYS + 1, 4, 1, false, true, 0, {}, K_SINK_NONE, kind});
     check_decoding({1, 1, 8, 1, 9 * KEYS, 2, 2, true, true, KEYS + 5, {}, K_SINK_NONE, kind});
     if (kind != K_MASK_BOOL) { /* the mean of values */
-        check_decoding({1, 2, 3, 2, 5 * KEYS + 3, 2, 2, true, false, 0, {}, K_SINK_NONE, kind, true,
-                        false, true});
-        check_decoding({1, 1, 4, 1, 3 * KEYS, 1, 2, false, true, 0, {}, K_SINK_NONE, kind, true,
-                        false, true});
+        check_decoding({1,
+                        2,
+                        3,
+                        2,
+                        5 * KEYS + 3,
+                        2,
+                        2,
+                        true,
+                        false,
+                        0,
+                        {},
+                        K_SINK_NONE,
+                        kind,
+                        true,
+                        false,
+                        true});
+        check_decoding(
+            {1, 1, 4, 1, 3 * KEYS, 1, 2, false, true, 0, {}, K_SINK_NONE, kind, true, false, true});
     }
 }
 
@@ -350,8 +335,21 @@ void run_tests() {
         check_decoding({2, 1, 8, 1, 9 * KEYS, 2, 2, false, true, KEYS + 5, {8 * KEYS + 2, 0}});
         check_decoding(
             {1, 2, 2, 1, 2 * KEYS, 1, 2, false, true, 0, {KEYS}, K_SINK_NONE, K_MASK_NONE, false});
-        check_decoding({2, 2, 3, 1, 3 * KEYS, 2, 2, true, true, 0, {KEYS, 9}, K_SINK_NONE,
-                        K_MASK_NONE, true, true});
+        check_decoding({2,
+                        2,
+                        3,
+                        1,
+                        3 * KEYS,
+                        2,
+                        2,
+                        true,
+                        true,
+                        0,
+                        {KEYS, 9},
+                        K_SINK_NONE,
+                        K_MASK_NONE,
+                        true,
+                        true});
         return;
     }
     if (K_MASKED) {

@@ -5,10 +5,11 @@
 #include "matrix.h"
 
 #include "cluster.h"
-#include "divider.h"
 #include "lanes.h"
 
 #include "kernel/attention/attention_decode.cu"
+
+#include "decode_cut.h"
 
 namespace {
 
@@ -129,16 +130,7 @@ struct pages {
         args.v = v.data();
         args.out = out.data();
         args.part = s.splits > 1 && !s.meets ? part.data() : nullptr;
-        args.head_size = args.v_head_size = HEAD;
-        args.splits = s.splits;
-        args.row_blocks = (s.group * s.rows + K_DECODE_ROWS - 1) / K_DECODE_ROWS;
-        for (args.meet_log = 0; s.meets && 1 << args.meet_log < s.splits;) {
-            args.meet_log++;
-        }
-        args.by_splits = divider(s.splits);
-        args.by_row_blocks = divider(args.row_blocks);
-        args.by_kv_heads = divider(s.kv_heads);
-        args.by_rows = divider(s.rows);
+        set_decode_cut(args, s.kv_heads, s.group, s.rows, s.splits, s.meets);
         for (int side = 0; side < 2; side++) {
             args.cache.scale[side] = scale[side].data();
             args.cache.channels[side] = s.channels;
@@ -184,36 +176,22 @@ struct pages {
         }
         return all == 0 ? 0 : sum / all;
     }
-
-    /* As attention_combine.cu does it. */
-    double combined(int entry, int row, int head, int d) {
-        const size_t pitch = HEAD + K_ATTENTION_STATE;
-        const size_t line = ((size_t)entry * s.kv_heads * s.group + head) * s.rows + row;
-        double all = 0, sum = 0;
-        for (int i = 0; i < s.splits; i++) {
-            const float *one = &part[(line * s.splits + i) * pitch];
-            const double share = one[1] == 0 ? 0 : exp(one[0]);
-            all += share * one[1];
-            sum += share * one[K_ATTENTION_STATE + d];
-        }
-        return all == 0 ? 0 : sum / all;
-    }
 };
 
 void check_pages(const shape &s) {
     pages test(s);
     const mp_pages_args args = test.args();
     const int heads = s.kv_heads * s.group;
-    const double precision = T_load(T_store(1 + 1.0F / 256)) == 1 ? 1.0 / 128 : 1.0 / 1024;
     run_blocks((unsigned)(s.entries * s.kv_heads * args.attention.row_blocks * s.splits),
                s.warps * 32, [&] { attention_decode(args); }, s.meets ? s.splits : 1);
     for (int i = 0; i < s.entries * s.rows * heads; i++) {
         const int entry = i / heads / s.rows, row = i / heads % s.rows, head = i % heads;
         for (int d = 0; d < HEAD; d += 5) {
+            const size_t line = ((size_t)entry * heads + head) * s.rows + row;
             const double got = args.attention.part != nullptr
-                                   ? test.combined(entry, row, head, d)
+                                   ? decode_combined(test.part.data(), line, s.splits, d)
                                    : (double)T_load(test.out[(size_t)i * HEAD + d]);
-            check(fabs(got - test.element(entry, row, head, d)) <= 4 * precision, "an element",
+            check(fabs(got - test.element(entry, row, head, d)) <= 4 * precision(), "an element",
                   (int64_t)i * HEAD + d);
         }
     }

@@ -135,9 +135,9 @@ mp_status mp_kv_cache_widen(mp_planner *p, const mp_kv_cache *c, int64_t present
         return MP_OK;
     }
     a->cache = &c->values;
-    a->cache_scale[0] = c->scale[0];
-    a->cache_scale[1] = c->scale[1];
     if (mp_attention_reads_cache(p, a)) {
+        a->cache_scale[0] = c->scale[0];
+        a->cache_scale[1] = c->scale[1];
         return MP_OK;
     }
     a->cache = NULL;

@@ -67,13 +67,8 @@ static bool read(const mp_paged *r, asked *out) {
     return read_codes(r, out);
 }
 
-bool mp_paged_decodes(const mp_planner *p, const mp_paged *r) {
+mp_status mp_plan_paged_decoded(mp_planner *p, const mp_paged *r, bool *done) {
     asked all;
-    return read(r, &all) && mp_attention_reads_pages(p, &all.attention);
-}
-
-mp_status mp_plan_paged_decoded(mp_planner *p, const mp_paged *r) {
-    asked all;
-    return read(r, &all) ? mp_plan_attention(p, &all.attention)
-                         : MP_FAIL(INTERNAL, "attention of new tokens was asked for others");
+    *done = read(r, &all) && mp_attention_reads_pages(p, &all.attention);
+    return *done ? mp_plan_attention(p, &all.attention) : MP_OK;
 }

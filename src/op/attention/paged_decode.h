@@ -6,10 +6,8 @@
 
 #include "op/attention/paged_steps.h"
 
-/* Whether that can be done; `attention` and `store` of it are filled in. */
-bool mp_paged_decodes(const mp_planner *p, const mp_paged *r);
-
-/* The result is output 0. */
-mp_status mp_plan_paged_decoded(mp_planner *p, const mp_paged *r);
+/* Plans that where it can be done, which `done` says; the result is output 0. `attention` and
+ * `store` of `r` are filled in. */
+mp_status mp_plan_paged_decoded(mp_planner *p, const mp_paged *r, bool *done);
 
 #endif

@@ -111,8 +111,10 @@ static int64_t splits_of(const mp_planner *p, int64_t units, int64_t keys) {
 }
 
 mp_status mp_plan_paged_attention(mp_planner *p, mp_paged *r) {
-    if (mp_paged_decodes(p, r)) {
-        return mp_plan_paged_decoded(p, r);
+    bool done = false;
+    MP_TRY(mp_plan_paged_decoded(p, r, &done));
+    if (done) {
+        return MP_OK;
     }
     if (mp_paged_gathers(r)) {
         return mp_plan_paged_gathered(p, r);
