@@ -2,6 +2,8 @@
 """Mixtures of experts: MoE against the CPU provider where that has the form, otherwise against NumPy; QMoE against
 NumPy."""
 
+import functools
+
 import ml_dtypes
 import numpy as np
 
@@ -145,6 +147,7 @@ def quantized(*inputs, hidden, inter, **attrs):
     return mixture(x, scores, first, second, third, rest[12], **attrs)
 
 
+@functools.cache
 def matrix(kind, bits, experts, n, k, block, zero, scale_type, seed):
     """Weights, scales, zero points, global scales."""
     random = np.random.default_rng(seed)
@@ -154,12 +157,12 @@ def matrix(kind, bits, experts, n, k, block, zero, scale_type, seed):
         weights = D(random.uniform(-4, 4, (experts, n, k)), "float8e4m3fn")
         square = D(random.uniform(0.05, 0.2, (experts, -(-n // block), blocks)), scale_type) if block > 0 else None
         return weights, square, None, None if block > 0 else factor
-    weights = D(random.integers(0, 256, (experts, n, k * bits // 8)), "uint8")
+    weights = D(random.integers(0, 256, (experts, n, k * bits // 8), "uint8"), "uint8")
     if kind != "int":
         return weights, D(2.0 ** random.integers(-2, 2, (experts, n, blocks)), scale_type), None, factor
     scales = D(random.uniform(0.01, 0.1, (experts, n, blocks) if block > 0 else (experts, n)), scale_type)
     row = (experts, n, -(-blocks * bits // 8)) if block > 0 else (experts, -(-n * bits // 8))
-    return weights, scales, D(random.integers(0, 256, row), "uint8") if zero else None, None
+    return weights, scales, D(random.integers(0, 256, row, "uint8"), "uint8") if zero else None, None
 
 
 def qmoe(rows, hidden, inter, experts, types=F32, kind="int", bits=(4, 4, 4), block=-1, zero=False, bias=False,
