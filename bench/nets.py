@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from nets_kinds import CLASSIFIERS, SEGMENTERS, TRANSFORMERS, VIDEOS
 
 ROOT = Path(__file__).resolve().parent.parent
 BOTH, SINGLE, DECODER, PRODUCTS = ("f32", "f16"), ("f32",), ("f16", "q4"), ("f16", "turned", "q4")
@@ -88,6 +89,14 @@ def ones(batch=1, length=128):
     import torch
 
     return torch.ones(batch, length, dtype=torch.long)
+
+
+def inputs_of(kind):
+    """The inputs of a row of nets_kinds.TRANSFORMERS: name, and what makes it."""
+    text = {"input_ids": words, "attention_mask": ones}
+    if isinstance(kind, str):
+        return text if kind == "text" else text | {"decoder_input_ids": words}
+    return {name: partial(numbers, *shape) for name, *shape in kind}
 
 
 def detector(side=640):
@@ -409,6 +418,11 @@ NETS = {
     "lstm_b16": (partial(recurrent, "LSTM", batch=16), SINGLE),
     "gru": (partial(recurrent, "GRU"), SINGLE),
     "gru_both": (partial(recurrent, "GRU", steps=500, both=True), SINGLE),
+    **{name: (partial(classifier, name), BOTH) for name in CLASSIFIERS},
+    **{name: (partial(segmenter, name), BOTH) for name in SEGMENTERS},
+    **{name: (partial(video, name), BOTH) for name in VIDEOS},
+    **{name: (partial(first_output, kind, inputs_of(inputs), **config), BOTH)
+       for name, kind, inputs, config in TRANSFORMERS},
 }
 
 TEXTS = {"bert_open", "gpt2_open"}  # of networks whose sizes are open these take texts, the others images

@@ -56,7 +56,9 @@ class Step:
     limit_s: int = 900
     prepares: bool = False  # no test: its success counts nothing
     wheels: bool = False  # a C program that should find the libraries which Python packages carry
-    cores: int = CORES  # that it keeps busy: steps run side by side as far as these allow
+    cores: int = CORES  # that it keeps busy: steps run side by side as far as these allow; none: it waits for others
+    shares: bool = False  # its processes take what there is, so it may start as soon as one core is free
+    after: str = ""  # a step that must have ended
     shards: int = 0  # processes that share its tests, each given --shard I/N; these leave out the tests that run alone
     alone: list = field(default_factory=list)  # the command for those; none: it has no such tests
     takes: str | None = None  # what stands before a part of tests' names: "-k", or "" for nothing; None: takes none
@@ -208,7 +210,7 @@ def steps_of(build, mode, whole=WHOLE):
     else:
         c_tests = {"command": [unit, "--seeds", n.seeds, "--jobs", CORES]}
 
-    return [
+    steps = [
         Step("layers", "layers and house rules", [*tool, ROOT / "tools/check_layers.py"], "quick test gpu", cores=1),
         Step("readme", "links of the documents, tables of variables and options", [*tool, ROOT / "tools/check_docs.py"],
              "quick test gpu", cores=1),
@@ -221,13 +223,13 @@ def steps_of(build, mode, whole=WHOLE):
         Step("abi", "our ONNX Runtime ABI header against the table",
              [*tool, ROOT / "tests/ep/ort_abi_check.py", "--cc", os.environ.get("CC", "cc")], "quick test", cores=1),
         # These run side by side, the longest first.
+        Step("bench", "the pool's benchmark: every case on the emulated device, its traces, its check",
+             pytest(*test_files("tests/bench")), limit_s=600, cores=1, takes="-k"),
         Step("pool", "the pool's C API as a user has it; traces: the page in Chromium, the snapshot, the log",
              pytest(*test_files("tests/pool"), *every("cases", n.cases), gpu=False), cores=1,  # it waits for Chromium
              takes="-k", less=less(not_all_cases)),
         Step("fetch", "fetch the models", [*tool, ROOT / "tools/fetch_models.py", "--group", "test"],
-             prepares=True, cores=1),
-        Step("bench", "the pool's benchmark: every case on the emulated device, its traces, its check",
-             pytest(*test_files("tests/bench")), limit_s=600, cores=1, takes="-k"),
+             prepares=True, cores=0),
         Step("pool-model", f"the pool against its model: {n.operations:,} operations",
              [tests / "pool_model", "--ops", n.operations], cores=1,
              less=less(f"{WHOLE.operations - n.operations:,} of {WHOLE.operations:,} operations")),
@@ -285,7 +287,7 @@ def steps_of(build, mode, whole=WHOLE):
         Step("wheel", "the wheel: contents, what it links, README's example in a clean environment",
              pytest("tests/python/test_wheel.py"), "all", needs=[extension], limit_s=1200, cores=1),
         Step("blocks", "code blocks of the documents: those of a page in one process",
-             pytest(*test_files("tests/docs"), gpu=False), needs=[extension], takes="-k"),
+             pytest(*test_files("tests/docs"), gpu=False), needs=[extension], takes="-k", after="fetch"),
         Step("site", "the site of the documents, and pages that Millpond makes, in Chromium: two widths, light, dark",
              [*tool, ROOT / "tools/build_site.py", "--check", "--pages", build / "pages"], "all",
              needs=["chromium", extension], limit_s=900, cores=1),
@@ -294,7 +296,7 @@ def steps_of(build, mode, whole=WHOLE):
                     dist="loadfile", more=1), "all",
              limit_s=1800, takes="-k", less=less(f"the wheel for {n.wheels}") if n.wheels else ""),
         Step("models", "trained models", **python(test_files("tests/models", but=MODELS_APART)), modes="test gpu",
-             limit_s=1800),
+             limit_s=1800, after="fetch"),
         Step("models-name", "trained models on the provider by the name of ONNX Runtime's CUDA provider",
              **python(test_files("tests/models", but=MODELS_APART), "--name=CUDAExecutionProvider",
                       *part_of(n.named)), modes="all gpu", limit_s=1800, less=less(all_but_one_of(n.named))),
@@ -357,6 +359,8 @@ def steps_of(build, mode, whole=WHOLE):
              **python(["tests/ep/test_op_cases.py"], before=sanitizer, shards=checked_ops), modes="gpu",
              needs=["compute-sanitizer"], limit_s=1500),
     ]
+    # On a GPU, each process takes memory, too.
+    return steps if gpu else [dataclasses.replace(step, shares=step.cores > 1) for step in steps]
 
 
 def builds_of(steps, build, instances=1):
@@ -374,7 +378,8 @@ def builds_of(steps, build, instances=1):
             made.add(step.preset)
             command = ["make", "--no-print-directory", "-C", ROOT, "build", f"PRESET={step.preset}",
                        f"CMAKE_FLAGS={flags.get(step.preset, '')}"]
-            yield Step(f"build-{step.preset}", f"build of preset {step.preset}", command, limit_s=1800, prepares=True)
+            yield Step(f"build-{step.preset}", f"build of preset {step.preset}", command, limit_s=1800, prepares=True,
+                       shares=True)
         yield step
 
 
@@ -390,12 +395,12 @@ def left_out(chosen, whole):
 
 
 def rest_of(build, whole=WHOLE):
-    """The steps of `make test-all` which `make test` does not run as they are; those of one core come last, so that
-    they run side by side."""
+    """The steps of `make test-all` which `make test` does not run as they are; those of one core come first, so that
+    others run beside the last of them, or last where a build comes before them."""
     done = {step.name: step.command for step in steps_of(build, "test") if is_in(step, "test")}
     steps = steps_of(build, "rest", whole)
     left = [step for step in steps if is_in(step, "all") and done.get(step.name) != step.command]
-    return sorted(left, key=lambda step: step.cores == 1)
+    return sorted(left, key=lambda step: 1 if step.cores > 1 else 2 if step.preset else 0)
 
 
 def missing_of(step):
@@ -537,8 +542,8 @@ def with_alone_last(steps):
     for step in steps:
         if step.alone:
             yield dataclasses.replace(step, name=f"{step.name}-alone", command=step.alone, shards=0, alone=[],
-                                      cores=CORES, what="those that fill the memory, or look at it", less="",
-                                      may_be_empty=True)
+                                      cores=CORES, shares=False, what="those that fill the memory, or look at it",
+                                      less="", may_be_empty=True)
 
 
 def execute(step, part, env):
@@ -551,9 +556,9 @@ def run_all(steps, logs, env, cores=CORES):
     """Gives the counts of each step, in their order; programs start in that order, too, as soon as there are cores."""
     plan = [(step, [] if missing_of(step) is not None else parts_of(step, logs)) for step in steps]
     waiting = collections.deque((step, part) for step, parts in plan for part in parts)
-    busy = {}  # future of a program: its cores
+    busy = {}  # future of a program: its step
     ended = set()
-    with concurrent.futures.ThreadPoolExecutor(max(cores, 1)) as threads:
+    with concurrent.futures.ThreadPoolExecutor(max(len(waiting), 1)) as threads:
         try:
             for step, parts in plan:
                 print(f"{step.name:<15} {step.what}", flush=True)
@@ -579,9 +584,17 @@ def start_waiting(waiting, busy, cores, threads, env):
         execute(step, part, env)
         return part
 
-    while waiting and (not busy or sum(busy.values()) + waiting[0][0].cores <= cores):
+    while waiting and has_room(waiting[0][0], busy.values(), cores):
         step, part = waiting.popleft()
-        busy[threads.submit(work, step, part)] = min(step.cores, cores)
+        busy[threads.submit(work, step, part)] = step
+
+
+def has_room(step, running_steps, cores):
+    """Whether a step may start beside those that run."""
+    free = cores - sum(min(other.cores, cores) for other in running_steps)
+    if any(other.name == step.after for other in running_steps):
+        return False
+    return free == cores or step.cores <= free or (step.shares and free > 0)
 
 
 def merged(lines):

@@ -225,6 +225,19 @@ def test_steps_run_side_by_side_and_some_tests_alone(tmp_path, capsys):
     assert len(list(spans.glob("*.ran"))) == 6
 
 
+def test_which_steps_start_beside_others():
+    single, double, waiting = (Step(name, "", [], cores=cores) for name, cores in (("a", 1), ("b", 2), ("c", 0)))
+    elastic = run_tests.dataclasses.replace(double, shares=True)
+    for running, step, starts in (
+            ([], double, True), ([single], double, False), ([single], elastic, True), ([single], single, True),
+            ([double], single, False), ([double], elastic, False), ([single, single], elastic, False),
+            ([single, elastic], single, False), ([waiting], double, True), ([waiting, single], single, True),
+            ([double], waiting, True)):
+        assert run_tests.has_room(step, running, cores=2) is starts, (running, step)
+    later = run_tests.dataclasses.replace(single, after="c")
+    assert not run_tests.has_room(later, [waiting], cores=2) and run_tests.has_room(later, [single], cores=2)
+
+
 def one(tmp_path, code, **more):
     """The counts of a step that is a Python program."""
     return next(run_tests.run_all([Step("x", "", [sys.executable, "-c", code], cores=1, **more)], tmp_path,
