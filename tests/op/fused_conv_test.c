@@ -359,6 +359,31 @@ DEVICE_TEST(fused_conv_of_few_outputs) {
     }
 }
 
+/* Groups of single pixels are products: all groups of an image or all images of a group in a call,
+ * so many calls that a library has it, and groups that are too narrow for it. */
+static const geometry pixels[] = {
+    {1, 32, 48, 4, {1, 24}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {3, 16, 16, 2, {5, 7}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {2, 27, 36, 3, {4, 4}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {9, 80, 80, 10, {1, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {1, 16, 24, 4, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {1, 16, 16, 2, {6, 5}, {1, 1}, {2, 1}, {1, 1}, {0, 0}, {0, 0}},
+};
+
+DEVICE_TEST(fused_conv_of_groups_of_pixels) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < 3 * MP_COUNT_OF(pixels) * MP_COUNT_OF(types); i++) {
+        setting s = tails[(i + test_seed()) % MP_COUNT_OF(tails)];
+        s.last = i % 3 == 1;
+        s.stem = i % 3 == 2;
+        s.z = s.stem ? NO_RESIDUAL : s.z;
+        s.constant = i % 2 == 0;
+        s.type = types[i / 3 % MP_COUNT_OF(types)];
+        s.skew = i % 7 == 0 ? 8 : 0;
+        check(device, &pixels[i / MP_COUNT_OF(types) / 3], &s);
+    }
+}
+
 static mp_status refuse(mp_device *device, const mp_conv *conv, mp_math **out, bool *whole) {
     (void)device;
     (void)conv;

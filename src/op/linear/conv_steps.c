@@ -13,6 +13,7 @@
 #include "op/linear/depthwise_volume.h"
 #include "op/linear/epilogue_steps.h"
 #include "op/linear/few_rows.h"
+#include "op/linear/group_pixels.h"
 #include "op/pointwise/pointwise_steps.h"
 
 #include <string.h>
@@ -252,30 +253,13 @@ static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
 
 /* ---- single pixels ---- */
 
-static bool is_of_pixels(const mp_conv *conv) {
-    bool fits = conv->groups == 1 && !conv->transposed;
-    for (int d = 0; d < conv->spatial; d++) {
-        fits = fits && conv->kernel[d] == 1 && conv->stride[d] == 1 && conv->pad_begin[d] == 0 &&
-               conv->pad_end[d] == 0;
-    }
-    return fits;
-}
-
-static int64_t pixels_of(const mp_conv *conv) {
-    int64_t pixels = 1;
-    for (int d = 0; d < conv->spatial; d++) {
-        pixels *= conv->in[d];
-    }
-    return pixels;
-}
-
 /* Whether planes are multiplied where they lie, so that nothing is turned: types of two bytes,
  * which a product reads by 16 bytes. */
 static bool are_planes(const mp_conv *conv) {
     const int64_t pack = 8;
-    return (conv->type == MP_F16 || conv->type == MP_BF16) && is_of_pixels(conv) && !conv->bias &&
-           !mp_conv_has_epilogue(conv) && conv->align >= 16 && conv->in_channels % pack == 0 &&
-           pixels_of(conv) % pack == 0;
+    return (conv->type == MP_F16 || conv->type == MP_BF16) && conv->groups == 1 &&
+           mp_conv_is_of_pixels(conv) && !conv->bias && !mp_conv_has_epilogue(conv) &&
+           conv->align >= 16 && conv->in_channels % pack == 0 && mp_conv_pixels(conv) % pack == 0;
 }
 
 /* For each image [out_channels, in_channels] x [in_channels, pixels]. */
@@ -284,7 +268,7 @@ static mp_status plan_planes(mp_planner *p, const mp_conv *conv,
     const mp_ref own[MP_GEMM_OPERANDS] = {[MP_GEMM_A] = operands[MP_CONV_W],
                                           [MP_GEMM_B] = operands[MP_CONV_X],
                                           [MP_GEMM_C] = operands[MP_CONV_Y]};
-    const int64_t pixels = pixels_of(conv);
+    const int64_t pixels = mp_conv_pixels(conv);
     const mp_gemm gemm = {.type = conv->type,
                           .m = conv->out_channels,
                           .n = pixels,
@@ -410,7 +394,11 @@ static mp_status plan_product(mp_planner *p, mp_conv *done, const mp_shape *out,
         }
         return plan_depthwise(p, done, operands);
     }
-    if (done->channels_last && is_of_pixels(done)) {
+    if (mp_group_pixels_takes(done)) {
+        const mp_shape stored = mp_shape_stored(p, out);
+        return mp_group_pixels_steps(p, done, &stored, operands);
+    }
+    if (done->channels_last && done->groups == 1 && mp_conv_is_of_pixels(done)) {
         return plan_pixels(p, done, out, operands);
     }
     return done->channels_last ? plan_last(p, done, out, operands) : plan_first(p, done, operands);
@@ -432,7 +420,8 @@ static mp_status plan_steps(mp_planner *p, const mp_conv *conv, const mp_shape *
     if (!mp_conv_has_epilogue(conv) || mp_conv_has_epilogue(&done)) {
         return MP_OK;
     }
-    return mp_epilogue_steps(p, conv, (mp_operand){y, stored}, result);
+    return mp_epilogue_steps(p, conv, (mp_operand){y, stored}, (mp_operand){.shape = NULL},
+                             MP_OUT(0), result);
 }
 
 /* The output's shape, with channels first, and what the window says. */
@@ -489,5 +478,6 @@ mp_status mp_conv_finish_turned(mp_planner *p, mp_conv *conv, const mp_window *w
     if (!mp_conv_has_epilogue(conv) || mp_conv_has_epilogue(&done)) {
         return MP_OK;
     }
-    return mp_epilogue_steps(p, conv, (mp_operand){MP_OUT(0), &last}, &last);
+    return mp_epilogue_steps(p, conv, (mp_operand){MP_OUT(0), &last}, (mp_operand){.shape = NULL},
+                             MP_OUT(0), &last);
 }

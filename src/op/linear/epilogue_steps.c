@@ -22,15 +22,19 @@ mp_status mp_epilogue_read(const mp_planner *p, mp_conv *conv) {
     return MP_OK;
 }
 
-mp_status mp_epilogue_steps(mp_planner *p, const mp_conv *conv, mp_operand y,
-                            const mp_shape *shape) {
+mp_status mp_epilogue_steps(mp_planner *p, const mp_conv *conv, mp_operand y, mp_operand bias,
+                            mp_ref out, const mp_shape *shape) {
     mp_activation_choice activation;
     mp_expression e = {.input_count = 0};
-    const mp_ref out = MP_OUT(0);
-    mp_operand in[2] = {y, {MP_IN(3), shape}};
+    mp_operand in[3] = {y};
+    int count = 1;
     int value = mp_expression_input(&e, conv->type);
+    if (bias.shape != NULL) {
+        in[count++] = bias;
+        value = mp_expression_function(&e, "add", value, mp_expression_input(&e, conv->type), 0, 0);
+    }
     if (conv->residual) {
-        in[1].shape = &p->in[3].shape;
+        in[count++] = (mp_operand){MP_IN(3), &p->in[3].shape};
         value = mp_expression_function(&e, "add", value, mp_expression_input(&e, conv->type), 0, 0);
     }
     MP_TRY(read_activation(p->node, &activation));

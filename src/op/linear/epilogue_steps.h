@@ -10,9 +10,9 @@
  * into `conv`. Fails: INVALID_ARGUMENT for an activation that is not known, or lacks parameters. */
 mp_status mp_epilogue_read(const mp_planner *p, mp_conv *conv);
 
-/* Steps of their own for what `conv` says: output 0 = activation(y + input 3). `y` may be the
- * output. */
-mp_status mp_epilogue_steps(mp_planner *p, const mp_conv *conv, mp_operand y,
-                            const mp_shape *shape);
+/* Steps of their own for what `conv` says: out = activation(y + bias + input 3), of this shape. `y`
+ * may be the output; a bias without a shape is none. */
+mp_status mp_epilogue_steps(mp_planner *p, const mp_conv *conv, mp_operand y, mp_operand bias,
+                            mp_ref out, const mp_shape *shape);
 
 #endif

@@ -104,6 +104,11 @@ case("Conv", [R((2, 2, 4, 4, 4)), R((2, 1, 4, 1, 1)), R((2,))], NARROW, slack=4,
 # long windows of groups, which a GPU has as products
 case("Conv", [R((2, 24, 19)), R((16, 12, 40)), R((16,))], NARROW, slack=8, group=2, pads=[20, 20])
 case("Conv", [R((1, 16, 9, 11)), R((16, 8, 6, 7))], NARROW, slack=8, group=2, pads=[3, 3, 2, 3], dilations=[1, 2])
+# groups of single pixels, which are products
+for x, w, group in (((2, 24, 19), (48, 12, 1), 2), ((9, 64, 3, 2), (64, 8, 1, 1), 8),
+                    ((1, 40, 3, 4, 2), (16, 20, 1, 1, 1), 2)):
+    case("Conv", [R(x), R(w), R(w[:1])], NARROW, slack=4, group=group)
+    case("Conv", [R(x), R(w)], ("float", "double"), slack=4, group=group)
 case("FusedConv", [R((1, 16, 31)), R((16, 8, 33)), R((16,))], F32, **MS, group=2, pads=[16, 16], activation="Relu")
 case("Conv", [R((1, 8, 6, 6)), R((16, 8, 1, 1)), R((16,))], NARROW, slack=4, note="1x1")
 case("Conv", [R((1, 2, 4, 5, 6)), R((3, 2, 2, 3, 2)), R((3,))], ("float", "double"), slack=4, pads=[0, 1, 0, 1, 0, 1])
