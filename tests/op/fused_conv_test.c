@@ -79,6 +79,9 @@ static double activated(const setting *s, double x) {
     if (strcmp(name, "Swish") == 0) {
         return x / (1 + exp(-a * x));
     }
+    if (strcmp(name, "Softsign") == 0) {
+        return x / (1 + fabs(x));
+    }
     return strcmp(name, "Gelu") == 0 ? x / 2 * (1 + erf(x / sqrt(2))) : x;
 }
 
@@ -217,6 +220,7 @@ static const setting tails[] = {
     {.activation = "Relu", .z = ROW, .bias = true},
     {.activation = "Relu", .z = LARGER, .bias = true},
     {.activation = "", .z = LARGER},
+    {.activation = "Softsign", .z = WHOLE, .bias = true}, /* which no kernel has */
 };
 
 DEVICE_TEST(fused_conv_does_what_follows) {
@@ -382,6 +386,33 @@ DEVICE_TEST(fused_conv_of_groups_of_pixels) {
         s.skew = i % 7 == 0 ? 8 : 0;
         check(device, &pixels[i / MP_COUNT_OF(types) / 3], &s);
     }
+}
+
+/* Groups of some channels, whose numbers libraries have no kernels for: several parts of a group,
+ * words behind the last of a lane, tiles that end in the next image, padding beyond the kernel. */
+static const geometry groups[] = {
+    {2, 72, 72, 3, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {1, 48, 96, 2, {8, 9}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
+    {3, 120, 48, 3, {5, 5}, {3, 2}, {1, 2}, {2, 1}, {4, 0}, {1, 3}},
+    {1, 80, 48, 2, {6, 7}, {5, 5}, {1, 1}, {1, 1}, {2, 2}, {2, 2}},
+    {2, 48, 144, 2, {4, 11}, {1, 3}, {1, 1}, {1, 1}, {0, 1}, {0, 1}},
+    {1, 112, 16, 2, {7, 6}, {3, 3}, {2, 1}, {1, 1}, {0, 2}, {2, 2}},
+    {1, 336, 336, 14, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+};
+
+DEVICE_TEST(fused_conv_of_groups_of_channels) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    const int arch = device->info.arch;
+    device->info.arch = arch > 0 ? arch : 90; /* the kernel is chosen there */
+    for (size_t i = 0; i < 2 * MP_COUNT_OF(groups) * MP_COUNT_OF(types); i++) {
+        setting s = tails[(i + test_seed()) % MP_COUNT_OF(tails)];
+        s.last = true;
+        s.constant = i % 2 == 0;
+        s.type = types[i / 2 % MP_COUNT_OF(types)];
+        s.skew = i % 7 == 0 ? 8 : 0;
+        check(device, &groups[i / 2 / MP_COUNT_OF(types)], &s);
+    }
+    device->info.arch = arch;
 }
 
 static mp_status refuse(mp_device *device, const mp_conv *conv, mp_math **out, bool *whole) {

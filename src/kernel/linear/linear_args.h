@@ -307,6 +307,33 @@ typedef struct mp_stem_args {
     k_divider by_kernel_h, by_kernel_w, by_line_words;
 } mp_stem_args;
 
+/* conv_groups.cu: a block makes the outputs of a part of a group, K_WIDE channels at most, and a
+ * warp of it K_GROUP_PIXELS pixels at a time. */
+enum { K_GROUP_LANES = 128, K_GROUP_PIXELS = 16, K_GROUP_ITEM = 4 /* numbers that say one */ };
+
+/* Words of shared memory: what each item of the sum reads, and the weights of it as tensor cores
+ * want them. An item is two words of each lane, of one tap. */
+#define K_GROUP_SHARED(items, tiles) ((items)*K_GROUP_ITEM + (items) * (tiles)*64)
+
+/* A convolution in groups, all with their channels last. */
+typedef struct mp_group_conv_args {
+    const void *x, *w, *bias, *residual; /* the last two may be NULL */
+    void *y;
+    int64_t x_image; /* elements */
+    int32_t count;   /* tiles of pixels */
+    int32_t pixels;  /* of all images of y */
+    int32_t in_h, in_w, out_h, out_w, in_channels, out_channels;
+    int32_t groups, width, group; /* channels of a group in x, and in y */
+    int32_t parts, part;          /* of a group; channels of one, but for the last */
+    int32_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
+    int32_t steps, items; /* of a tap; of all */
+    int32_t constant;     /* w and bias are, and may be read before the kernel before has
+                           * ended */
+    int32_t activation;
+    float alpha, beta;
+    k_divider by_out_w, by_out_h, by_steps, by_kernel_w;
+} mp_group_conv_args;
+
 enum {
     K_FEW_ROWS = 4,         /* rows at most */
     K_FEW_ROWS_MATRIX = 16, /* by tensor cores */

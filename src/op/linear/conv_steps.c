@@ -7,6 +7,7 @@
 #include "op/linear/conv_apart.h"
 #include "op/linear/conv_columns.h"
 #include "op/linear/conv_few.h"
+#include "op/linear/conv_groups.h"
 #include "op/linear/conv_stem.h"
 #include "op/linear/depthwise.h"
 #include "op/linear/depthwise_planes.h"
@@ -111,6 +112,16 @@ static void leave_epilogue(mp_conv *conv) {
     conv->activation = MP_ACTIVATION_NONE;
 }
 
+/* The same where a kernel of ours lacks the activation; `own` are the operands that it has. */
+static void leave_other(mp_conv *conv, const mp_ref operands[MP_CONV_OPERANDS],
+                        mp_ref own[MP_CONV_OPERANDS]) {
+    memcpy(own, operands, MP_CONV_OPERANDS * sizeof *own);
+    if (conv->activation == MP_ACTIVATION_OTHER) {
+        leave_epilogue(conv);
+        own[MP_CONV_RESIDUAL] = MP_NOWHERE;
+    }
+}
+
 /* Every output is a sum over nothing, and the bias. `out` as stored. */
 static mp_status plan_bias_only(mp_planner *p, mp_conv *conv, const mp_shape *out, mp_ref y) {
     size_t bytes = 0;
@@ -133,11 +144,11 @@ static bool is_depthwise(const mp_planner *p, const mp_tensor *w) {
            mp_depthwise_takes(w->type, &shape, mp_node_int(p->node, "group", 1));
 }
 
-static mp_status plan_depthwise(mp_planner *p, const mp_conv *conv,
+static mp_status plan_depthwise(mp_planner *p, mp_conv *conv,
                                 const mp_ref operands[MP_CONV_OPERANDS]) {
     const mp_shape weights = weights_of(p, &p->in[1]), *w = &weights;
     mp_ref own[MP_CONV_OPERANDS];
-    memcpy(own, operands, sizeof own);
+    leave_other(conv, operands, own);
     if (!mp_node_prepared(p->node, 1)) {
         MP_TRY(mp_plan_scratch_shape(p, w, conv->type, &own[MP_CONV_W]));
         MP_TRY(mp_depthwise_turn(p, conv->type, w, operands[MP_CONV_W], own[MP_CONV_W]));
@@ -215,21 +226,41 @@ static mp_status plan_channels_first(mp_planner *p, const mp_conv *conv, const m
 /* By the kernel for few channels, which takes it. */
 static mp_status plan_stem(mp_planner *p, mp_conv *conv, mp_stem_form form,
                            const mp_ref operands[MP_CONV_OPERANDS]) {
-    if (conv->activation == MP_ACTIVATION_OTHER) {
-        leave_epilogue(conv);
+    mp_ref own[MP_CONV_OPERANDS];
+    leave_other(conv, operands, own);
+    return mp_conv_stem_steps(p, conv, form, own);
+}
+
+/* The weights as the image: their channels last. */
+static mp_status turn_weights(mp_planner *p, const mp_conv *conv, mp_ref *w) {
+    const mp_shape *shape = &p->in[1].shape;
+    const mp_ref first = *w;
+    if (mp_node_prepared(p->node, 1) || are_last(p, shape)) {
+        return MP_OK;
     }
-    return mp_conv_stem_steps(p, conv, form, operands);
+    MP_TRY(mp_plan_scratch_shape(p, shape, conv->type, w));
+    return mp_plan_channels_to_last(p, conv->type, shape, first, *w);
+}
+
+static mp_status plan_groups(mp_planner *p, mp_conv *conv,
+                             const mp_ref operands[MP_CONV_OPERANDS]) {
+    mp_ref own[MP_CONV_OPERANDS];
+    leave_other(conv, operands, own);
+    MP_TRY(turn_weights(p, conv, &own[MP_CONV_W]));
+    return mp_conv_groups_steps(p, conv, own);
 }
 
 static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
                            const mp_ref operands[MP_CONV_OPERANDS]) {
-    const mp_shape *w = &p->in[1].shape;
-    const bool w_last = mp_node_prepared(p->node, 1) || are_last(p, w);
+    const bool w_last = mp_node_prepared(p->node, 1) || are_last(p, &p->in[1].shape);
     const mp_stem_form form = {.x_last = true, .w_last = w_last, .y_last = true};
     mp_math *math = NULL;
     mp_ref own[MP_CONV_OPERANDS];
     if (mp_conv_stem_takes(p, conv, form)) {
         return plan_stem(p, conv, form, operands);
+    }
+    if (mp_conv_groups_takes(p, conv)) {
+        return plan_groups(p, conv, operands);
     }
     mp_status status = prepare(p, conv, &math);
     if (status == MP_UNSUPPORTED) {
@@ -237,13 +268,7 @@ static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
     }
     MP_TRY(status);
     memcpy(own, operands, sizeof own);
-    if (w_last) {
-        return mp_plan_conv_step(p, math, own);
-    }
-    status = mp_plan_scratch_shape(p, w, conv->type, &own[MP_CONV_W]);
-    if (status == MP_OK) {
-        status = mp_plan_channels_to_last(p, conv->type, w, operands[MP_CONV_W], own[MP_CONV_W]);
-    }
+    status = turn_weights(p, conv, &own[MP_CONV_W]);
     if (status != MP_OK) {
         mp_plan_conv_drop(p, math);
         return status;
@@ -310,20 +335,17 @@ static bool are_long_groups(const mp_conv *conv) {
  * the library's. The emulated device's own loops over planes are faster than its kernel. */
 static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[MP_CONV_OPERANDS]) {
     const bool is_gpu = p->device->info.arch > 0;
+    mp_ref own[MP_CONV_OPERANDS];
     if (mp_conv_few_takes(conv)) {
         return mp_conv_few_steps(p, conv, operands);
     }
     if (is_gpu && mp_depthwise_planes_takes(conv)) {
-        if (conv->activation == MP_ACTIVATION_OTHER) {
-            leave_epilogue(conv);
-        }
-        return mp_depthwise_planes_steps(p, conv, operands);
+        leave_other(conv, operands, own);
+        return mp_depthwise_planes_steps(p, conv, own);
     }
     if (is_gpu && mp_depthwise_volume_takes(conv)) {
-        if (conv->activation == MP_ACTIVATION_OTHER) {
-            leave_epilogue(conv);
-        }
-        return mp_depthwise_volume_steps(p, conv, operands);
+        leave_other(conv, operands, own);
+        return mp_depthwise_volume_steps(p, conv, own);
     }
     if (mp_conv_apart_takes(conv)) {
         return mp_conv_apart_steps(p, conv, operands);
@@ -389,9 +411,6 @@ static mp_status plan_product(mp_planner *p, mp_conv *done, const mp_shape *out,
     mp_ref operands[MP_CONV_OPERANDS];
     name_operands(p, done, y, operands);
     if (is_depthwise(p, &p->in[1])) {
-        if (done->activation == MP_ACTIVATION_OTHER) {
-            leave_epilogue(done);
-        }
         return plan_depthwise(p, done, operands);
     }
     if (mp_group_pixels_takes(done)) {
