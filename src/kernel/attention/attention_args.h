@@ -377,7 +377,10 @@ typedef struct mp_rotary_append_args {
     int32_t interleaved;
     int32_t prompt; /* no past, whatever the lengths say */
     int32_t position_kind;
-    float scale; /* of what is rotated */
+    float scale;       /* of what is rotated */
+    int32_t placed;    /* where lengths leave no room in the caches, positions are the places'
+                        * anyway */
+    int64_t past_more; /* lengths and that are the rows before */
     k_divider by_pieces, by_heads, by_rows;
     /* Caches that grow: of keys [0] and values [1], [batch, kv_heads, past_rows, head] each. */
     const void *old[2];

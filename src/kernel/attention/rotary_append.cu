@@ -12,10 +12,11 @@ typedef struct n_first {
 } n_first;
 
 K_FN n_first n_first_of(const mp_rotary_append_args *args, int64_t length) {
-    const int64_t known = args->lengths != 0 ? length + 1 - args->rows : args->past_rows;
+    const int64_t known = args->lengths != 0 ? length + args->past_more : args->past_rows;
     const int64_t before = args->prompt ? 0 : known;
     const int64_t most = args->present_rows - args->rows;
-    const n_first first = {before < 0 ? 0 : before < most ? before : most, before};
+    const int64_t row = before < 0 ? 0 : before < most ? before : most;
+    const n_first first = {row, args->placed ? row : before};
     return first;
 }
 

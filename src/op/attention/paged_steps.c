@@ -1,11 +1,12 @@
 /* paged_steps.c - attention over caches that grow in place.
- * Kernels: attention/paged_store.cu, attention/attention_paged.cu.
+ * Kernels: attention/paged_store.cu, attention/rotary_append.cu, attention/attention_paged.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/paged_steps.h"
 
 #include "op/attention/attention_steps.h"
 #include "op/attention/paged_decode.h"
 #include "op/attention/paged_gather.h"
+#include "op/attention/rotary_steps.h"
 
 k_score_rule mp_paged_rule(const mp_paged *r, int64_t rows, int64_t keys) {
     const k_score_rule *of = &r->attention.rule;
@@ -28,6 +29,57 @@ mp_status mp_plan_paged_cache(mp_planner *p, int in, int out, mp_ref *ref) {
     return mp_plan_copy(p, MP_OUT(out), MP_IN(in), size);
 }
 
+/* ---- new tokens ---- */
+
+static bool is_none(mp_ref ref) {
+    return ref.place == MP_PLACE_NONE;
+}
+
+/* Heads of side `i` as they come. */
+static mp_heads given_heads(const mp_paged *r, int i) {
+    const int64_t pitch = r->store.pitch[i];
+    return (mp_heads){r->x[i], {r->store.at.rows * pitch, r->store.size, pitch}};
+}
+
+/* The same as mp_plan_paged_store where rotary_append.cu has all that is asked for: caches are not
+ * in blocks and nothing is normalised. That moves 16 bytes at a time. */
+static mp_rotary_append as_append(const mp_paged *r) {
+    const mp_paged_store_args *store = &r->store;
+    const k_paged *at = &store->at;
+    const bool turned = store->half > 0;
+    const mp_rotary rotary = {.type = r->type,
+                              .batch = at->batch,
+                              .rows = at->rows,
+                              .head_size = store->size,
+                              .rotated = 2 * (int64_t)store->half,
+                              .cosine = r->cosine,
+                              .sine = r->sine,
+                              .cache_rows = turned ? store->cache_rows : 1,
+                              .positions = r->positions,
+                              .position_kind =
+                                  is_none(r->positions) ? K_POSITION_LENGTHS : K_POSITION_GIVEN,
+                              .prompt = is_none(r->past),
+                              .interleaved = store->interleaved};
+    return (mp_rotary_append){
+        .rotary = rotary,
+        .heads = {store->heads[0], store->heads[1], store->heads[2]},
+        .x = {given_heads(r, 0), given_heads(r, 1), given_heads(r, 2)},
+        .out = {mp_heads_last(r->q, store->heads[0], at->rows, store->size),
+                mp_heads_first(r->cache[0], at->kv_heads, at->capacity, store->size),
+                mp_heads_first(r->cache[1], at->kv_heads, at->capacity, store->size)},
+        .appends = {false, true, true},
+        .lengths = r->past,
+        .whole = at->past_more == -at->rows,
+        .placed = true,
+        .present_rows = at->capacity};
+}
+
+static bool can_append(const mp_planner *p, const mp_paged *r, const mp_rotary_append *all) {
+    const mp_paged_store_args *store = &r->store;
+    return store->at.block_size == 0 && store->offset == 0 && !r->coded && is_none(r->weight[0]) &&
+           store->at.capacity >= store->at.rows && mp_can_rotary_append(p, all);
+}
+
 mp_status mp_plan_paged_store(mp_planner *p, mp_paged *r) {
     enum { LANES = K_PAGED_LANES };
     mp_paged_store_args *args = &r->store;
@@ -37,6 +89,10 @@ mp_status mp_plan_paged_store(mp_planner *p, mp_paged *r) {
         const mp_shape q = {.rank = 3, .dim = {args->at.tokens, args->heads[0], args->size}};
         MP_TRY(mp_plan_scratch_shape(p, &q, r->type, &r->q));
         r->attention.q_pitch = args->heads[0] * args->size;
+    }
+    const mp_rotary_append all = as_append(r);
+    if (can_append(p, r, &all)) {
+        return mp_plan_rotary_append(p, &all);
     }
     MP_TRY(mp_plan_kernel(p, &kernel, "paged_store_%s", mp_dtype_word(r->type)));
     const int64_t groups = LANES / K_PAGED_STORE_WIDTH;

@@ -81,6 +81,8 @@ mp_status mp_plan_rotary_append(mp_planner *p, const mp_rotary_append *a) {
         .half = (int32_t)(r->rotated / 2),
         .interleaved = r->interleaved,
         .prompt = r->prompt,
+        .placed = a->placed,
+        .past_more = (a->whole ? 0 : 1) - r->rows,
         .position_kind = (int32_t)r->position_kind,
         .scale = r->scaled ? r->scale : 1,
         .past = r->past,

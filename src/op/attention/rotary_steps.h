@@ -38,6 +38,8 @@ typedef struct mp_rotary_append {
     float epsilon[2];
     bool appends[3]; /* out is a cache: rows go behind those that lengths say are there */
     mp_ref lengths;  /* int32, of each entry less one; MP_NOWHERE: past_rows and the new ones */
+    bool whole;      /* they are not less one */
+    bool placed;     /* as in mp_rotary_append_args */
     int64_t present_rows; /* of these caches */
     bool grows;           /* they are made of those of the past: the rows that are not new, too */
     mp_ref past[2];       /* keys, values; MP_NOWHERE where there are no rows */
