@@ -131,7 +131,7 @@ typedef struct k_score_rule {
 
 /* out[entry][head][row][key], in rows of `pitch` bytes: whether the rule's blocks, whose sizes are
  * whole packs, show the key. */
-enum { K_BLOCK_MASK_PACK = 16 };
+enum { K_BLOCK_MASK_PACK = 16, K_BLOCK_MASK_ROWS = 16 /* of a block of lanes */ };
 
 typedef struct mp_block_mask_args {
     void *out;

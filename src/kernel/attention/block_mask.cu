@@ -1,6 +1,7 @@
 /* block_mask.cu - which keys each query of a head sees by the blocks of its row, as a mask of bool
- * for kernels that know masks and no blocks. A block of lanes makes a row at a time: nothing is
- * seen first, and then the keys of each block that the row names. Bound by memory.
+ * for kernels that know masks and no blocks. A block of lanes has some rows of a head, which lie in
+ * two blocks of queries at most; what these see is marked in shared memory, a byte for each pack of
+ * keys, and then the rows are written. Bound by memory.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention.h"
 
@@ -19,32 +20,50 @@ K_FN bm_pack bm_all(uint8_t flag) {
     return pack;
 }
 
-/* Keys of the blocks that columns [from, to) name; one that is out of range names none. */
-K_FN void bm_show(const mp_block_mask_args *args, a_span columns, bm_pack *row) {
-    const k_block_rule *blocks = &args->rule.blocks;
-    const int64_t packs = blocks->size / PACK, most = (args->rule.keys + PACK - 1) / PACK;
-    K_BLOCK_LOOP(i, (columns.to - columns.from) * packs) {
-        const int64_t at = i / packs, block = blocks->columns[columns.from + at];
-        const int64_t pack = block * packs + i - at * packs;
-        if (block >= 0 && pack < most) {
-            row[pack] = bm_all(1);
+/* The block of a position; those before the first one are in a block that sees nothing. */
+K_FN int64_t bm_block(const k_score_rule *rule, int64_t position) {
+    return position < 0 ? -1 : (int64_t)((uint64_t)position / (uint32_t)rule->blocks.size);
+}
+
+/* Marks the packs that a row of blocks sees; a block that is out of range is none. */
+K_FN void bm_mark(const k_score_rule *rule, int64_t head, int64_t row, int64_t packs,
+                  uint8_t *shown) {
+    const k_block_rule *blocks = &rule->blocks;
+    const int64_t each = blocks->size / PACK;
+    const a_span columns = a_columns(blocks, head, row * blocks->size);
+    K_BLOCK_LOOP(c, columns.to - columns.from) {
+        const int64_t pack = blocks->columns[columns.from + c] * each;
+        for (int64_t i = pack; i < pack + each && pack >= 0 && i < packs; i++) {
+            shown[i] = 1;
         }
     }
 }
 
 K_BLOCK_KERNEL(mp_block_mask_args, args) {
+    K_SHARED(uint8_t, shown);
     const k_score_rule *rule = &args.rule;
-    const int64_t packs = args.pitch / PACK;
-    for (int64_t i = blockIdx.x; i < rule->batch * rule->heads * rule->rows; i += gridDim.x) {
-        const int64_t line = i / rule->rows, entry = line / rule->heads;
-        const int64_t length = a_length(rule, entry);
-        const int64_t position = a_position(rule, length, i - line * rule->rows);
-        const a_span columns = a_columns(&rule->blocks, line - entry * rule->heads, position);
-        bm_pack *row = (bm_pack *)args.out + i * packs;
-        K_BLOCK_LOOP(pack, packs) {
-            row[pack] = bm_all(0);
+    const int64_t packs = args.pitch / PACK, each = K_BLOCK_MASK_ROWS;
+    const int64_t tiles = (rule->rows + each - 1) / each;
+    for (int64_t i = blockIdx.x; i < rule->batch * rule->heads * tiles; i += gridDim.x) {
+        const int64_t line = i / tiles, entry = line / rule->heads,
+                      head = line - entry * rule->heads;
+        const int64_t first = (i - line * tiles) * each, left = rule->rows - first;
+        const int64_t count = left < each ? left : each;
+        const int64_t position = a_position(rule, a_length(rule, entry), first);
+        const int64_t one = bm_block(rule, position);
+        K_BLOCK_LOOP(pack, 2 * packs) {
+            shown[pack] = 0;
         }
         __syncthreads();
-        bm_show(&args, columns, row);
+        bm_mark(rule, head, one, packs, shown);
+        bm_mark(rule, head, one + 1, packs, shown + packs);
+        __syncthreads();
+        bm_pack *out = (bm_pack *)args.out + (line * rule->rows + first) * packs;
+        K_BLOCK_LOOP(at, count * packs) {
+            const int64_t row = (uint32_t)at / (uint32_t)packs;
+            const int64_t other = bm_block(rule, position + row) != one;
+            out[at] = bm_all(shown[other * packs + at - row * packs]);
+        }
+        __syncthreads();
     }
 }
