@@ -83,6 +83,12 @@ inline int __reduce_min_sync(unsigned, int value) {
 inline int __reduce_max_sync(unsigned mask, int value) {
     return ~__reduce_min_sync(mask, ~value);
 }
+inline unsigned atomicOr(unsigned *place, unsigned bits) {
+    return __atomic_fetch_or(place, bits, __ATOMIC_RELAXED);
+}
+inline int __ffs(int word) {
+    return __builtin_ffs(word);
+}
 inline void __syncwarp() {
     __ballot_sync(0xffffffffu, 0);
 }

@@ -85,8 +85,12 @@ PROGRAMS = {
        for head, rows, word, masked in DIRECT},
     **{f"attention_group_{'masked_' * masked}{head}_{rows}_{word}":
        ("attention.cpp", "attention_group", {}, [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={rows}", "K_FLOAT=0",
-                                                 f"K_MASKED={masked}", "DIRECT=0", "BY_GROUPS=1"])
+                                                 f"K_MASKED={masked}", "K_BLOCKS=0", "DIRECT=0", "BY_GROUPS=1"])
        for head, rows, word, masked in GROUPS},
+    **{f"attention_blocks_{head}_{word}":
+       ("attention_blocks.cpp", "attention_group", {}, [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={head}", "K_FLOAT=0",
+                                                        "K_MASKED=0", "K_BLOCKS=1"])
+       for head, word in ((64, "bf16"), (128, "f16"))},
     **{f"decode_{how}{head}_{word}": ("decode.cpp", "attention_decode", {},
                                       [f"K_T0={word}", f"K_HEAD={head}", f"K_MASKED={int(how == 'masked_')}",
                                        f"K_FRESH={int(how == 'fresh_')}", "K_PAGES=0", "K_CODES=0"])

@@ -46,11 +46,10 @@ K_FN a_span a_visible(const k_score_rule *rule, int64_t length, int64_t row) {
     return span;
 }
 
-/* Which of the columns name the blocks that a query sees, by its head and position. */
-K_FN a_span a_columns(const k_block_rule *blocks, int64_t head, int64_t position) {
-    const int64_t row = position / blocks->size, layout = head % blocks->layouts;
+/* Which of the columns name the blocks that a row of blocks sees. */
+K_FN a_span a_row_columns(const k_block_rule *blocks, int64_t layout, int64_t row) {
     a_span span = {0, 0};
-    if (position >= 0 && row < blocks->rows) {
+    if (row < blocks->rows) {
         const int32_t *starts = blocks->starts + layout * (blocks->rows + 1) + row;
         const int64_t from = starts[0] < 0 ? 0 : starts[0], most = from + blocks->rows;
         const int64_t end = starts[1] < blocks->most ? starts[1] : blocks->most;
@@ -59,6 +58,13 @@ K_FN a_span a_columns(const k_block_rule *blocks, int64_t head, int64_t position
         span.to = from < to ? layout * blocks->most + to : span.from;
     }
     return span;
+}
+
+/* The same of a query, by its head and position. */
+K_FN a_span a_columns(const k_block_rule *blocks, int64_t head, int64_t position) {
+    const a_span none = {0, 0};
+    return position < 0 ? none
+                        : a_row_columns(blocks, head % blocks->layouts, position / blocks->size);
 }
 
 /* Where the mask of a row begins. */

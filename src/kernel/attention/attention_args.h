@@ -50,7 +50,9 @@ enum {
 enum {
     K_GROUP_KEYS = 64, /* of a step */
     K_GROUP_AHEAD = 4, /* stages of a block's ring */
-    K_GROUP_ALIGN = 1024
+    K_GROUP_ALIGN = 1024,
+    K_GROUP_STEP_BITS = 4 /* of shared memory, for a step of keys by blocks: those of 64 tokens or
+                           * more, of which the rows of a block of lanes touch no more */
 };
 #define K_GROUP_LANES(rows)                ((rows)*2)
 #define K_GROUP_BLOCKS(head, rows, masked) ((head) > 64 ? 1 : (rows) > 64 || (masked) ? 2 : 3)
@@ -126,7 +128,7 @@ typedef struct k_score_rule {
     int32_t past_by_length; /* the queries are the last of the valid keys */
     int32_t causal, unused;
     double scale, softcap;
-    k_block_rule blocks; /* of attention_tile_blocks and attention_blocks */
+    k_block_rule blocks; /* of attention_tile_blocks, attention_group_blocks, attention_blocks */
 } k_score_rule;
 
 /* out[entry][head][row][key], in rows of `pitch` bytes: whether the rule's blocks, whose sizes are
@@ -173,6 +175,8 @@ typedef struct mp_attention_args {
                                      scores of keys, the same for all rows of a block; or 0 */
     int32_t row_masks;            /* one of K_ROW_MASKS_... */
     int32_t row_blocks;           /* of attention_mma, too: so many share a key head */
+    int32_t key_heads_by, unused; /* of attention_group_blocks, where each head is a unit of its own
+                                     with all its rows: so many share a key head */
     k_divider by_splits, by_row_blocks, by_kv_heads, by_rows;
     k_divider by_round, by_units; /* of attention_mma; units: key heads of all entries */
     k_score_rule rule;

@@ -11,6 +11,7 @@
  *     masks      [K_ROWS] rows of the stage's keys, where they are copied
  *     rows       what is known of the rows of each warp
  *     added      with K_MASKED, [added_keys] floats, as attention_direct.cu has them
+ *     shown      with K_BLOCKS, which steps are seen (group_blocks.h)
  *
  * q, k and v in parts of 64 elements of a head, one behind the other: lines of 128 bytes as
  * group_matrix.h wants them, a row each, of which heads of 48 leave the end alone. So are masks, of
@@ -18,6 +19,9 @@
  *
  * A group that has done with its keys before the block has multiplies by its last values one step
  * later, while they are still there.
+ *
+ * With K_BLOCKS keys are seen by blocks of 64 or a multiple of that. A block of lanes has rows of
+ * one head only, and takes no steps but those that one of them sees.
  *
  * The products of a step's weights with its values come behind the next step's products with keys,
  * and go on while these become weights. Both are live at a time then, which NVRTC 13.0 needs to
@@ -39,6 +43,7 @@
 
 #include "kernel/attention/direct.h"
 #include "kernel/attention/direct_mask.h"
+#include "kernel/attention/group_blocks.h"
 
 enum {
     G_GROUP = 128, /* lanes */
@@ -83,10 +88,9 @@ K_FN g_share g_share_of(const mp_attention_args *args, const mma_block *at) {
     share.row = lane / G_PIECES;
     share.d = lane % G_PIECES * PIECE;
     share.spot = g_spot(share.row, lane % G_PIECES, G_PART);
-    share.from[0] =
-        (const T *)args->k + at->entry * args->k_stride[0] + at->kv_head * args->k_stride[1];
-    share.from[1] =
-        (const T *)args->v + at->entry * args->v_stride[0] + at->kv_head * args->v_stride[1];
+    const int64_t head = K_BLOCKS ? a_divide(at->kv_head, args->key_heads_by) : at->kv_head;
+    share.from[0] = (const T *)args->k + at->entry * args->k_stride[0] + head * args->k_stride[1];
+    share.from[1] = (const T *)args->v + at->entry * args->v_stride[0] + head * args->v_stride[1];
     return share;
 }
 
@@ -252,6 +256,7 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
     direct_row *const all_rows = (direct_row *)(void *)(ring + G_AHEAD * G_STAGE);
     direct_row *const rows = all_rows + first;
     float *const added = (float *)(void *)(all_rows + K_ROWS);
+    uint32_t *const shown = (uint32_t *)(void *)(all_rows + K_ROWS);
     const uint32_t place = (uint32_t)__cvta_generic_to_shared(ring);
     g_share share = g_share_of(args, at);
     const mma_line line = mma_line_at(args, at, first + lane % ROWS);
@@ -279,9 +284,16 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
     share.from[1] += at->from * args->v_stride[2];
     const int32_t length = at->to - at->from;
     g_copy_queries(args, all_rows, queries);
+    int32_t done = 0, next = KEYS; /* with K_BLOCKS, the next step is any behind this one */
+    if (K_BLOCKS) {
+        gb_show(rule, at, length, shown);
+        done = gb_next(shown, 0, length);
+        next = gb_next(shown, done + KEYS, length);
+    }
     K_ONE_COPY for (int32_t i = 0; i < G_AHEAD - 2; i++) {
-        if (i * KEYS < length) {
-            g_fill(args, &share, i * KEYS, length, ring + i * G_STAGE);
+        const int32_t from = !K_BLOCKS ? i * KEYS : i == 0 ? done : next;
+        if (from < length) {
+            g_fill(args, &share, from, length, ring + i * G_STAGE);
             if (copies_masks) {
                 g_fill_masks(args, all_rows, at->from + i * KEYS, ring + i * G_STAGE + 2 * G_TILE);
             }
@@ -292,6 +304,9 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
     if (K_MASKED) {
         direct_add_up(args, at, added);
     }
+    if (K_BLOCKS && lane < ROWS) {
+        rows[lane].kind = gb_kind(rule, at, first + lane);
+    }
     mma_state state;
     mma_clear(&state);
     state.top[0] = state.top[1] = LOWEST;
@@ -301,11 +316,15 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
     __syncthreads();
     g_keep(queries, kept);
     const direct_span group = g_look(all_rows);
+    const int32_t group_first = k_group_number() * (G_GROUP / LANES * ROWS);
+    const uint32_t kinds = K_BLOCKS ? gb_kinds(rule, at, group_first, G_GROUP / LANES * ROWS) : 0;
     int32_t stage = 0;
     uint32_t before = 0; /* values whose weights are known, of the step before */
-    K_ONE_COPY for (int32_t done = 0; done < length; done += KEYS) {
+    K_ONE_COPY while (done < length) {
         const int32_t key = at->from + done, end = key + KEYS, mine = key + lane % 4 * 2;
-        const int32_t far = done + (G_AHEAD - 2) * KEYS;
+        const int32_t far =
+            K_BLOCKS ? gb_next(shown, next + KEYS, length) : done + (G_AHEAD - 2) * KEYS;
+        const uint32_t takes = K_BLOCKS ? gb_seen(shown, done) & kinds : 0;
         const uint32_t keys = place + (uint32_t)(stage * G_STAGE);
         if (done > 0) {
             K_COPIES_WAIT(G_AHEAD - 3);
@@ -320,7 +339,7 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
             }
         }
         k_copies_group();
-        if (key < group.to && end > group.from) {
+        if (key < group.to && end > group.from && (!K_BLOCKS || takes != 0)) {
             float score[KEY_SIDES][4], shrink[2];
             uint32_t mask[KEY_SIDES][MASK_WORDS];
             g_scores(kept, keys, score);
@@ -345,6 +364,9 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
             if (key < seen.all_from || end > seen.all_to) {
                 direct_hide(rows + lane / 4, mine, score);
             }
+            if (takes != kinds) {
+                gb_hide(rows + lane / 4, takes, score);
+            }
             const int32_t rises = g_weights(factor, score, &state, shrink);
             k_group_wait();
             if (rises) {
@@ -358,6 +380,8 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
             before = 0;
         }
         stage = stage + 1 < G_AHEAD ? stage + 1 : 0;
+        done = K_BLOCKS ? next : done + KEYS;
+        next = far;
     }
     if (before != 0) {
         g_values(weights, before, &state);

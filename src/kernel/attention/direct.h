@@ -15,7 +15,8 @@ typedef struct direct_row {
     int64_t query, out; /* where they are */
     int64_t mask;
     int32_t from, to; /* keys that it sees */
-    float sink, unused;
+    float sink;
+    int32_t kind; /* of attention_group.cu by blocks: which block of queries it is in */
 } direct_row;
 static_assert(sizeof(direct_row) == K_DIRECT_ROW_BYTES, "a row is as long as it is for the plan");
 

@@ -96,6 +96,9 @@ mp_status mp_plan_attention(mp_planner *p, const mp_attention *a) {
     if (a->pages != NULL) {
         return mp_plan_attention_decode(p, a);
     }
+    if (mp_attention_can_group_blocks(p, a)) {
+        return mp_plan_attention_group_blocks(p, a);
+    }
     if (mp_blocks_as_mask(p, a)) {
         mp_attention masked = *a;
         MP_TRY(mp_plan_block_mask(p, &masked));

@@ -207,8 +207,8 @@ static int64_t group_blocks(const k_score_rule *rule, int64_t rows) {
 static int32_t group_head(const mp_attention *a) {
     enum { SHORTEST = 48, MASKED_SHORTEST = 64 };
     const bool is_short = MP_MAX(a->head_size, a->v_head_size) <= SHORTEST;
-    return is_short && mma_head(a) == MASKED_SHORTEST && !has_masks(&a->rule) ? SHORTEST
-                                                                              : mma_head(a);
+    const bool plain = !has_masks(&a->rule) && a->rule.blocks.size == 0;
+    return is_short && mma_head(a) == MASKED_SHORTEST && plain ? SHORTEST : mma_head(a);
 }
 
 /* Of attention_direct.cu's work so much that a group's rows are all there. */
@@ -266,7 +266,16 @@ static k_row_masks group_masks(const mp_planner *p, const mp_attention *a) {
                                 : K_ROW_MASKS_ASKED;
 }
 
-static mp_status plan_group(mp_planner *p, const mp_attention *a, int32_t rows) {
+/* Bytes of what says which steps of keys are seen, where blocks are. */
+static size_t shown_bytes(const k_score_rule *rule) {
+    enum { WORD = 32, STEPS = WORD / K_GROUP_STEP_BITS };
+    return rule->blocks.size == 0
+               ? 0
+               : sizeof(uint32_t) * (size_t)MP_CEIL_DIV(rule->keys, (int64_t)STEPS * K_GROUP_KEYS);
+}
+
+static mp_status plan_group(mp_planner *p, const mp_attention *a, int32_t rows,
+                            int32_t key_heads_by) {
     const k_score_rule *rule = &a->rule;
     const int32_t head = group_head(a);
     const int32_t processors = MP_MAX(p->device->info.multiprocessors, 1);
@@ -276,23 +285,43 @@ static mp_status plan_group(mp_planner *p, const mp_attention *a, int32_t rows) 
     args.tile_keys = K_GROUP_KEYS;
     args.added_keys = has_added(rule) ? (int32_t)MP_ALIGN_UP(rule->keys, K_GROUP_KEYS) : 0;
     args.row_masks = (int32_t)group_masks(p, a);
+    args.key_heads_by = key_heads_by;
     const size_t bytes = (size_t)K_GROUP_HELD(head, rows, masked) + K_GROUP_ALIGN - 1 +
-                         (size_t)args.added_keys * sizeof(float);
+                         (size_t)args.added_keys * sizeof(float) + shown_bytes(rule);
     const bool at_once =
         group_blocks(rule, rows) <= (int64_t)processors * K_GROUP_BLOCKS(head, rows, masked);
     args.round = at_once ? processors : INT32_MAX;
     const mp_grid grid = mma_grid(p, rule, K_GROUP_LANES(rows) / 32, bytes, &args);
     const mp_kernel *kernel = NULL;
     const char *word = mp_dtype_word(a->type);
-    MP_TRY(masked ? mp_plan_kernel(p, &kernel, "attention_group_masked_%d_%s", head, word)
-                  : mp_plan_kernel(p, &kernel, "attention_group_%d_%d_%s", head, rows, word));
+    MP_TRY(rule->blocks.size > 0
+               ? mp_plan_kernel(p, &kernel, "attention_group_blocks_%d_%s", head, word)
+           : masked ? mp_plan_kernel(p, &kernel, "attention_group_masked_%d_%s", head, word)
+                    : mp_plan_kernel(p, &kernel, "attention_group_%d_%d_%s", head, rows, word));
     return mp_attention_launch(p, a, kernel, grid, &args, MP_NOWHERE);
+}
+
+bool mp_attention_can_group_blocks(const mp_planner *p, const mp_attention *a) {
+    enum { SHOWN_MAX = 1 << 14 /* of what shared memory is left for */ };
+    const k_score_rule *rule = &a->rule;
+    return rule->blocks.size > 0 && rule->blocks.size % K_GROUP_KEYS == 0 && rule->causal &&
+           rule->window == 0 && !has_masks(rule) && rule->rows >= GROUP_ROWS &&
+           a->debug_mode == MP_DEBUG_NONE && shown_bytes(rule) <= SHOWN_MAX &&
+           mp_attention_can_mma(p, a) && is_direct(a) && can_group(p, a);
+}
+
+mp_status mp_plan_attention_group_blocks(mp_planner *p, const mp_attention *a) {
+    mp_attention apart = *a; /* heads have other layouts, so that each is a unit of its own */
+    apart.rule.kv_heads = a->rule.heads;
+    apart.rule.group = 1;
+    return plan_group(p, &apart, group_head(a) > 64 ? 2 * GROUP_ROWS : GROUP_ROWS,
+                      (int32_t)a->rule.group);
 }
 
 mp_status mp_plan_attention_mma(mp_planner *p, const mp_attention *a) {
     if (is_direct(a)) {
         const int32_t rows = group_rows(p, a);
-        return rows > 0 ? plan_group(p, a, rows) : plan_direct(p, a);
+        return rows > 0 ? plan_group(p, a, rows, 1) : plan_direct(p, a);
     }
     mp_attention_args args = mp_attention_args_of(p, a);
     const size_t bytes = choose_warps(p, a, &args);

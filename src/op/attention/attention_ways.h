@@ -31,6 +31,10 @@ mp_status mp_plan_attention_few(mp_planner *p, const mp_attention *a);
 bool mp_attention_can_mma(const mp_planner *p, const mp_attention *a);
 mp_status mp_plan_attention_mma(mp_planner *p, const mp_attention *a);
 
+/* As attention_group.cu, which passes over blocks of keys that none of its rows sees. */
+bool mp_attention_can_group_blocks(const mp_planner *p, const mp_attention *a);
+mp_status mp_plan_attention_group_blocks(mp_planner *p, const mp_attention *a);
+
 /* Tiles in shared memory, or products by library math where none fits. */
 mp_status mp_plan_attention_tiles(mp_planner *p, const mp_attention *a);
 
