@@ -163,6 +163,7 @@ typedef struct mp_attention_args {
                    are several */
     int64_t q_stride[3], k_stride[3], v_stride[3], out_stride[3]; /* batch, head, row */
     int64_t splits, split_keys;
+    int64_t k_piece; /* of attention_few_wide: elements from 16 bytes of a key to the next ones */
     int32_t head_size, v_head_size;
     int32_t wide; /* rows are multiples of 8 elements that begin at multiples of 16 bytes */
     int32_t group_lanes, groups;  /* of attention_few: lanes that share a key, keys at a time */

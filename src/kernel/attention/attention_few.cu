@@ -160,6 +160,24 @@ K_FN void few_scale(const mp_attention_args *args, int32_t side, const few *at, 
 
 #endif
 
+/* The same of a key, whose pieces of 16 bytes may lie apart. */
+K_FN void few_take_key(const mp_attention_args *args, const few_kv *row, int32_t first,
+                       few_slice *out) {
+#if K_WIDE && !K_CACHE
+    enum { PIECE = 16 / sizeof(T), PIECES = A_PIECE / PIECE };
+    const k_b128 none = {0, 0};
+    const T *from = row + first / PIECE * args->k_piece;
+    K_UNROLL for (int32_t i = 0; i < SLICE / PIECE; i++) {
+        if (i == 0 || !K_HOST || i * PIECE < args->head_size) {
+            const k_b128 *piece = (const k_b128 *)(const void *)(from + i * args->k_piece);
+            out->pack[i / PIECES].raw[i % PIECES] = first < args->head_size ? *piece : none;
+        }
+    }
+#else
+    few_take(args, row, first, args->head_size, out);
+#endif
+}
+
 /* ---- a round: so many keys of a group ---- */
 
 /* What is loaded for it, as it lies in memory: all loads are under way at once, and those of the
@@ -223,8 +241,8 @@ K_FN void few_load(const mp_attention_args *args, const few *at, int64_t base, i
         entry[n] = b_entry(&args->beams, at->entry, key[n]);
     }
     K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
-        few_take(args, k + entry[n] * args->k_stride[0] + key[n] * args->k_stride[2], first,
-                 args->head_size, &out->k[n]);
+        few_take_key(args, k + entry[n] * args->k_stride[0] + key[n] * args->k_stride[2], first,
+                     &out->k[n]);
     }
     K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
         few_take(args, v + entry[n] * args->v_stride[0] + key[n] * args->v_stride[2], first,

@@ -62,6 +62,11 @@ bool mp_attention_reads_cache(const mp_planner *p, const mp_attention *a) {
     return choose_way(p, a) == FEW;
 }
 
+bool mp_attention_reads_pieces(const mp_planner *p, const mp_attention *a) {
+    return choose_way(p, a) == FEW && a->cache == NULL && a->pages == NULL &&
+           mp_attention_is_wide(p, a);
+}
+
 bool mp_attention_takes_fresh(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const mp_fresh *fresh = a->fresh;

@@ -30,7 +30,7 @@ bool mp_attention_can_decode(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const int arch = p->device->info.arch;
     return (a->type == MP_F16 || a->type == MP_BF16) && (arch == 0 || arch >= MP_ATTENTION_ARCH) &&
-           a->head_size == a->v_head_size && has_decode_head(a->head_size) &&
+           a->head_size == a->v_head_size && a->k_piece == 0 && has_decode_head(a->head_size) &&
            mp_attention_is_wide(p, a) && can_decode_mask(a) &&
            rule->padding_kind == K_PADDING_NONE && rule->softcap == 0 && can_decode_kept(a) &&
            a->beams_of.place == MP_PLACE_NONE && rule->keys <= INT32_MAX / 2 &&

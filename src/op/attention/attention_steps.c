@@ -112,6 +112,8 @@ bool mp_attention_is_wide(const mp_planner *p, const mp_attention *a) {
 mp_attention_args mp_attention_args_of(const mp_planner *p, const mp_attention *a) {
     mp_attention_args args = {.splits = 1,
                               .split_keys = a->rule.keys,
+                              .k_piece = a->k_piece > 0 ? a->k_piece
+                                                        : 16 / (int64_t)mp_dtype_size(a->type),
                               .head_size = (int32_t)a->head_size,
                               .v_head_size = (int32_t)a->v_head_size,
                               .wide = mp_attention_is_wide(p, a),

@@ -36,6 +36,7 @@ typedef struct mp_fresh {
 typedef struct mp_attention {
     mp_dtype type; /* MP_F32, MP_F64, MP_F16, MP_BF16 */
     mp_heads q, k, v, out;
+    int64_t k_piece; /* 0, or elements from 16 bytes of a key to the next ones, which lie apart */
     int64_t head_size, v_head_size;
     k_score_rule rule;
     mp_ref mask, lengths, sink, padding;
@@ -90,6 +91,9 @@ bool mp_attention_takes_blocks(const mp_attention *a);
 /* Whether that reads a quantised cache as it is, and follows beams, as `a` has them. Otherwise
  * `cache` must be NULL, and `beams_of` MP_NOWHERE. */
 bool mp_attention_reads_cache(const mp_planner *p, const mp_attention *a);
+
+/* Whether that reads keys whose pieces lie apart, as `a` has them. Otherwise k_piece must be 0. */
+bool mp_attention_reads_pieces(const mp_planner *p, const mp_attention *a);
 
 /* Copies between layouts. */
 mp_status mp_plan_heads_copy(mp_planner *p, mp_dtype type, const int64_t size[4],

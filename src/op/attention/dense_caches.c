@@ -184,6 +184,22 @@ static mp_status unpack_keys(mp_planner *p, const mp_dense *d, mp_ref *cache) {
     return copy_rows(p, d, mp_dense_keys(d), pack_of(d), &source, &target);
 }
 
+/* Packed keys, of which a row is the first pack of a key. */
+static mp_heads packed_heads(const mp_dense *d, mp_ref cache) {
+    const int64_t size = d->room * d->head;
+    return (mp_heads){cache, {d->heads * size, size, pack_of(d)}};
+}
+
+/* Whether attention reads them as they lie. */
+static bool reads_packs(const mp_planner *p, const mp_dense *d, const mp_ref cache[2],
+                        const mp_attention *a) {
+    mp_attention packed = *a;
+    packed.k = packed_heads(d, cache[0]);
+    packed.v = mp_heads_first(cache[1], d->heads, d->room, d->value);
+    packed.k_piece = d->room * pack_of(d);
+    return mp_attention_reads_pieces(p, &packed);
+}
+
 /* ---- growth ---- */
 
 mp_status mp_dense_grow(mp_planner *p, const mp_dense *d, mp_attention *a) {
@@ -207,7 +223,9 @@ mp_status mp_dense_grow(mp_planner *p, const mp_dense *d, mp_attention *a) {
         append.size[0] = 0;
     }
     MP_TRY(mp_plan_kv_append(p, &append));
-    if (d->key_packs) {
+    if (d->key_packs && reads_packs(p, d, cache, a)) {
+        a->k_piece = d->room * pack_of(d);
+    } else if (d->key_packs) {
         MP_TRY(unpack_keys(p, d, &cache[0]));
     }
     if (d->beams_of.place != MP_PLACE_NONE && mp_attention_reads_cache(p, a)) {
@@ -216,7 +234,8 @@ mp_status mp_dense_grow(mp_planner *p, const mp_dense *d, mp_attention *a) {
     } else if (d->beams_of.place != MP_PLACE_NONE) {
         MP_TRY(follow_beams(p, d, cache, &rows));
     }
-    a->k = mp_heads_first(cache[0], d->heads, rows, d->head);
+    a->k = a->k_piece > 0 ? packed_heads(d, cache[0])
+                          : mp_heads_first(cache[0], d->heads, rows, d->head);
     a->v = mp_heads_first(cache[1], d->heads, rows, d->value);
     return MP_OK;
 }
