@@ -1,10 +1,15 @@
 /* delta.cpp - linear attention whose tokens come ahead: columns of one lane and of several, less
  * than a chunk of tokens and more, an odd number and none, each rule, gates of any kind, heads that
- * share keys and queries, states by rows and by columns, of another request behind.
+ * share keys and queries, states by rows and by columns, of another request behind. With TOKEN the
+ * kernel for about one token of each entry, of which some have none or more.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "matrix.h"
 
+#if TOKEN
+#include "kernel/recurrent/delta_token.cu"
+#else
 #include "kernel/recurrent/delta_ahead.cu"
+#endif
 #include "lanes.h"
 
 namespace {
@@ -157,12 +162,20 @@ static void check_delta(const Subject *s) {
 
 void run_tests() {
     static const Subject subjects[] = {
+#if TOKEN
+        {128, 64, 4, 2, 2, {0, 1, 2}, true, true, true, true, true, true, true, false},
+        {128, 128, 2, 1, 2, {0, 1, 1, 3}, true, true, true, true, false, false, false, true},
+        {128, 192, 1, 1, 1, {0, 0, 1}, false, true, false, true, false, true, false, false},
+        {128, 64, 3, 1, 3, {0, 2, 2, 3}, true, false, true, true, true, false, true, false},
+        {128, 64, 2, 2, 1, {0, 1}, false, false, true, true, false, true, false, false},
+#else
         {128, 32, 2, 2, 2, {0, 37}, true, true, true, false, false, false, false, false},
         {128, 24, 2, 1, 1, {0, 5, 5, 6}, true, true, true, true, true, true, true, false},
         {16, 8, 3, 1, 3, {0, 16, 17}, true, false, false, false, false, false, false, false},
         {64, 48, 1, 1, 1, {0, 33}, false, true, true, true, true, true, false, true},
         {256, 16, 2, 2, 1, {0, 2, 4}, false, false, true, false, false, true, true, false},
         {32, 40, 2, 2, 2, {0, 20, 39}, true, true, false, true, false, false, false, true},
+#endif
     };
     for (const Subject &each : subjects) {
         check_delta(&each);

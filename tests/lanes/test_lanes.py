@@ -140,8 +140,10 @@ PROGRAMS = {
        ("rows_mma.cpp", "tile_wgmma", {}, [f"K_T0={word}", "K_ROWS=128", f"K_COLUMNS={columns}", "K_TURNED=1",
                                            "BY_GROUPS=1", "BY_TILES=1"])
        for columns, word in ((96, "f16"), (128, "f32"), (192, "bf16"))},
-    **{f"delta_ahead_{word}_{state}": ("delta.cpp", "delta_ahead", {}, [f"K_T0={word}", f"K_T1={state}"])
+    **{f"delta_ahead_{word}_{state}": ("delta.cpp", "delta_ahead", {}, [f"K_T0={word}", f"K_T1={state}", "TOKEN=0"])
        for word, state in (("f32", "f32"), ("f16", "f32"), ("bf16", "bf16"))},
+    **{f"delta_token_{word}": ("delta.cpp", "delta_token", {}, [f"K_T0={word}", "K_T1=f32", "TOKEN=1"])
+       for word in ("f32", "f16", "bf16")},
     **{f"moe_{rows}_{weights}_{groups}_{word}":
        ("moe.cpp", "moe_mma", {}, [f"K_T0={word}", f"K_ROWS={rows}", f"K_WEIGHTS={weights}", f"BY_GROUPS={groups}",
                                    f"PACKED={int(weights < 2)}", "PLACE=0", "TILES=0", "SOME=0"])

@@ -63,11 +63,16 @@ K_FN float d_gate(const mp_delta_args *args, const void *gate, int64_t at) {
 }
 
 /* What the state is multiplied by, and what a change of it is, where the model gives x. */
-K_FN float d_decay(const mp_delta_args *args, const d_place *p, float x) {
+K_FN float d_decay_by(const mp_delta_args *args, float rate, float bias, float x) {
     if (args->gate_rates) {
-        x = -expf(args->log_rate[p->head]) * d_softplus(x + args->bias[p->head]);
+        x = -expf(rate) * d_softplus(x + bias);
     }
     return expf(x);
+}
+
+K_FN float d_decay(const mp_delta_args *args, const d_place *p, float x) {
+    return d_decay_by(args, args->gate_rates ? args->log_rate[p->head] : 0.0f,
+                      args->gate_rates ? args->bias[p->head] : 0.0f, x);
 }
 
 K_FN float d_beta(const mp_delta_args *args, float x) {

@@ -8,11 +8,12 @@
 #include "kernel/core/index_args.h"
 
 enum {
-    K_DELTA_KEEP = 16,      /* elements of a column of the state that a lane keeps */
-    K_DELTA_SIZE_MAX = 512, /* of a column: 32 lanes of those */
-    K_DELTA_LANES = 128,    /* of a block */
-    K_DELTA_AHEAD = 16,     /* tokens of a chunk of delta_ahead.cu */
-    K_DELTA_WIDTH = 8,      /* lanes of the columns that most models have, of 128 elements */
+    K_DELTA_KEEP = 16,          /* elements of a column of the state that a lane keeps */
+    K_DELTA_SIZE_MAX = 512,     /* of a column: 32 lanes of those */
+    K_DELTA_LANES = 128,        /* of a block */
+    K_DELTA_AHEAD = 16,         /* tokens of a chunk of delta_ahead.cu */
+    K_DELTA_TOKEN_COLUMNS = 64, /* of a block of delta_token.cu */
+    K_DELTA_WIDTH = 8,          /* lanes of the columns that most models have, of 128 elements */
 };
 #define K_DELTA_GATES 16 /* bytes of a token's */
 

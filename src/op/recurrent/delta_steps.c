@@ -1,6 +1,6 @@
 /* delta_steps.c - linear attention as a step: how many lanes share a column of a state, and how
  * many tokens are in shared memory at a time.
- * Kernels: recurrent/delta.cu, recurrent/delta_ahead.cu.
+ * Kernels: recurrent/delta.cu, recurrent/delta_ahead.cu, recurrent/delta_token.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/recurrent/delta_steps.h"
 
@@ -69,6 +69,15 @@ static bool is_ahead(const mp_planner *p, const mp_delta *d) {
            args->value % pack == 0 && (d->state_type == MP_F32 || d->state_type == d->type);
 }
 
+/* Whether delta_token.cu is: there are no more tokens than entries. */
+static bool is_single(const mp_delta *d) {
+    const mp_delta_args *args = &d->args;
+    const double units = (double)args->batch * (double)args->heads * (double)args->value;
+    return args->tokens <= args->batch && d->state_type == MP_F32 && args->row_step == 1 &&
+           args->size == K_DELTA_WIDTH * K_DELTA_KEEP && args->column_step == args->size &&
+           args->value % K_DELTA_TOKEN_COLUMNS == 0 && units <= (double)INT32_MAX;
+}
+
 /* Two chunks of tokens, each with a key, a query and the values of a block's columns. */
 static size_t shared_ahead(const mp_delta *d) {
     const int32_t elements = 2 * d->args.size + K_DELTA_LANES / d->args.width;
@@ -84,11 +93,15 @@ mp_status mp_plan_delta(mp_planner *p, mp_delta *d) {
         return MP_OK;
     }
     MP_TRY(read_lanes(p, args, &shared));
-    const bool ahead = is_ahead(p, d);
-    shared = ahead ? shared_ahead(d) : shared;
-    MP_TRY(mp_plan_kernel(p, &kernel, "delta_%s%s_%s", ahead ? "ahead_" : "",
+    const bool ahead = is_ahead(p, d), single = ahead && is_single(d);
+    shared = single ? 0 : ahead ? shared_ahead(d) : shared;
+    MP_TRY(mp_plan_kernel(p, &kernel, "delta_%s%s_%s",
+                          single  ? "token_"
+                          : ahead ? "ahead_"
+                                  : "",
                           mp_dtype_word(d->type), mp_dtype_word(d->state_type)));
-    const int64_t blocks = MP_CEIL_DIV((int64_t)args->value, K_DELTA_LANES / args->width);
+    const int64_t columns = single ? K_DELTA_TOKEN_COLUMNS : K_DELTA_LANES / args->width;
+    const int64_t blocks = MP_CEIL_DIV((int64_t)args->value, columns);
     mp_grid grid = mp_plan_grid_rows(p, args->batch * args->heads * blocks, K_DELTA_LANES);
     grid.shared_bytes = (uint32_t)shared;
     return MP_LAUNCH(
