@@ -405,6 +405,20 @@ typedef struct mp_rotary_given_args {
     int64_t groups, group; /* of heads, and how many a lane takes */
 } mp_rotary_given_args;
 
+/* out = x + bias, which repeats after `row` packs of 16 bytes. */
+enum { K_HEADS_BIAS_SIDES = 3, K_HEADS_BIAS_AHEAD = 4, K_HEADS_BIAS_LANES = 256 };
+
+typedef struct k_bias_side {
+    const void *x, *bias;
+    void *out;
+    uint32_t packs, row; /* packs: of all rows, fewer than 2^30 */
+    k_divider by_row;
+} k_bias_side;
+
+typedef struct mp_heads_bias_args {
+    k_bias_side side[K_HEADS_BIAS_SIDES];
+} mp_heads_bias_args;
+
 /* out[head, query, key] = table[head, bucket of key - query]. */
 typedef struct mp_relative_bias_args {
     const void *table;

@@ -5,7 +5,6 @@
 #include "op/attention/rotary_steps.h"
 #include "op/linear/product_steps.h"
 #include "op/move/strided_copy.h"
-#include "op/pointwise/pointwise_steps.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,19 +17,6 @@ mp_status mp_dense_heads(const mp_planner *p, int64_t *out) {
                ? MP_OK
                : MP_FAIL(INVALID_ARGUMENT, "num_heads is %lld; it must be between 1 and 2147483647",
                          (long long)*out);
-}
-
-mp_status mp_dense_bias(mp_planner *p, mp_dtype type, int64_t rows, int64_t width, mp_ref bias,
-                        mp_ref *x) {
-    const mp_shape shape = {.rank = 2, .dim = {rows, width}};
-    const mp_shape line = {.rank = 1, .dim = {width}};
-    const mp_operand plain = {*x, &shape};
-    const mp_operand added = {bias, &line};
-    if (mp_shape_count(&shape) == 0) {
-        return MP_OK;
-    }
-    MP_TRY(mp_plan_scratch_shape(p, &shape, type, x));
-    return mp_pointwise2(p, "add", type, plain, added, *x, &shape, 0, 0);
 }
 
 mp_status mp_dense_pack_bias(mp_planner *p, const mp_dense *d, mp_ref *bias) {

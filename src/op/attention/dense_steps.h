@@ -83,10 +83,6 @@ mp_status mp_dense_rotate(mp_planner *p, mp_dense *d);
  * past_present_share_buffer, input `length` says how much of the past counts. */
 mp_status mp_dense_stacked(mp_planner *p, int past, int present, int length, mp_dense *d);
 
-/* Rows of `width` elements, one behind the other, with `bias` added to each, in scratch memory. */
-mp_status mp_dense_bias(mp_planner *p, mp_dtype type, int64_t rows, int64_t width, mp_ref bias,
-                        mp_ref *x);
-
 /* What becomes of scores: attributes scale, unidirectional and mask_filter_value. */
 void mp_dense_rule(const mp_planner *p, const mp_dense *d, mp_attention *a);
 

@@ -3,6 +3,7 @@
  * rows in order, as ONNX Runtime's CPU provider has them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/dense_steps.h"
+#include "op/attention/heads_bias.h"
 #include "op/core/families.h"
 
 /* Where a row has its inputs; query, key and value are the first three of each. */
@@ -190,16 +191,22 @@ static mp_status add_bias(mp_planner *p, const mp_dense *d, layout form, mp_ref 
         if (form == PACKED) {
             MP_TRY(mp_dense_pack_bias(p, d, &at));
         }
-        return mp_dense_bias(p, d->type, d->batch * d->rows, 3 * width, at, &in[0]);
-    }
-    MP_TRY(mp_dense_bias(p, d->type, d->batch * d->rows, width, at, &in[0]));
-    if (form == CROSS) {
-        return MP_OK; /* keys and values of heads have had theirs */
+        mp_heads_bias all = {in[0], at, d->batch * d->rows, 3 * width};
+        MP_TRY(mp_plan_heads_bias(p, d->type, &all, 1));
+        in[0] = all.x;
+        return MP_OK;
     }
     const int64_t keys = d->batch * d->fresh;
-    const mp_ref bias_v = mp_ref_at(at, (uint64_t)(2 * width) * size);
-    MP_TRY(mp_dense_bias(p, d->type, keys, width, mp_ref_at(at, (uint64_t)width * size), &in[1]));
-    return mp_dense_bias(p, d->type, keys, value_width, bias_v, &in[2]);
+    mp_heads_bias sides[3] = {
+        {in[0], at, d->batch * d->rows, width},
+        {in[1], mp_ref_at(at, (uint64_t)width * size), keys, width},
+        {in[2], mp_ref_at(at, (uint64_t)(2 * width) * size), keys, value_width}};
+    const int count = form == CROSS ? 1 : 3; /* keys and values of heads have had theirs */
+    MP_TRY(mp_plan_heads_bias(p, d->type, sides, count));
+    for (int i = 0; i < count; i++) {
+        in[i] = sides[i].x;
+    }
+    return MP_OK;
 }
 
 /* ---- the plan ---- */

@@ -4,6 +4,7 @@
  * where tokens are: it knows what token_offset says.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/dense_steps.h"
+#include "op/attention/heads_bias.h"
 #include "op/attention/padding_steps.h"
 #include "op/core/families.h"
 
@@ -169,11 +170,19 @@ static mp_status add_bias(mp_planner *p, const packed *x, const int64_t widths[3
     }
     if (mp_plan_in(p, IN_KEY) == NULL) {
         MP_TRY(mp_dense_pack_bias(p, &x->d, &at));
-        return mp_dense_bias(p, x->d.type, x->tokens, 3 * widths[0], at, &in[0]);
+        mp_heads_bias all = {in[0], at, x->tokens, 3 * widths[0]};
+        MP_TRY(mp_plan_heads_bias(p, x->d.type, &all, 1));
+        in[0] = all.x;
+        return MP_OK;
     }
+    mp_heads_bias sides[3];
     for (int i = 0; i < 3; i++) {
-        MP_TRY(mp_dense_bias(p, x->d.type, x->tokens, widths[i], at, &in[i]));
+        sides[i] = (mp_heads_bias){in[i], at, x->tokens, widths[i]};
         at = mp_ref_at(at, (uint64_t)widths[i] * size);
+    }
+    MP_TRY(mp_plan_heads_bias(p, x->d.type, sides, 3));
+    for (int i = 0; i < 3; i++) {
+        in[i] = sides[i].x;
     }
     return MP_OK;
 }
