@@ -5,7 +5,8 @@
  *
  * A block that a list names twice may count twice. Rows behind the length of an entry see what is
  * before it.
- * Kernels: attention/paged_store.cu, attention/attention_paged.cu, attention/attention_tile.cu.
+ * Kernels: attention/rotary_append.cu, attention/paged_store.cu, attention/attention_paged.cu,
+ * attention/attention_group.cu, attention/attention_tile.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
 #include "op/attention/paged_read.h"
