@@ -123,6 +123,9 @@ PROGRAMS = {
     **{f"stem_{wide}_{word}": ("stem.cpp", "conv_stem", {}, [f"K_T0={word}", f"K_WIDE={wide}",
                                                              f"LANES_BF16={int(word == 'bf16')}"])
        for wide, word in ((32, "f32"), (32, "f16"), (64, "f16"), (64, "bf16"))},
+    **{f"conv_groups_{wide}_{word}": ("conv_groups.cpp", "conv_groups", {}, [f"K_T0={word}", f"K_WIDE={wide}",
+                                                                             f"LANES_BF16={int(word == 'bf16')}"])
+       for wide, word in ((32, "f32"), (32, "f16"), (64, "bf16"))},
     **{f"integer_rows_{rows}_{columns}_{piece}":
        ("integer_rows.cpp", "integer_rows", {}, [f"K_ROWS={rows}", f"K_COLUMNS={columns}", f"K_SPLIT={split}",
                                                  f"K_WARP_ROWS={high}", f"K_WARP_COLUMNS={wide}", f"K_PIECE={piece}"])
