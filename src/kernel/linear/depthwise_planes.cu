@@ -42,10 +42,12 @@ enum { REGISTERS = 64 };
 #endif
 
 #if K_HOST
-#define LANES blockDim.x
-enum { AT_ONCE = 1, TAPS_AT_ONCE = 1 };
+#define LANES         blockDim.x
+#define AT_ONCE(each) 1
+enum { TAPS_AT_ONCE = 1 };
 #else
-enum { LANES = K_PLANES_LANES, AT_ONCE = 10, TAPS_AT_ONCE = 4 }; /* on their way to a lane */
+#define AT_ONCE(each) K_PLANES_AT_ONCE(each)
+enum { LANES = K_PLANES_LANES, TAPS_AT_ONCE = 4 };
 #endif
 
 typedef struct K_ALIGN(16) d_four {
@@ -78,9 +80,10 @@ K_FN d_tile d_find(const mp_planes_args *a, uint32_t i) {
 
 /* ---- what is held ---- */
 
-/* Some of the taps of all planes, each plane's with its bias behind: `i` and others LANES apart. */
+/* Some of the taps of all planes, each plane's with its bias behind: `i` and others LANES apart. As
+ * they are stored: to convert them is to wait for them, which the image must not. */
 typedef struct d_taps {
-    float value[TAPS_AT_ONCE];
+    T value[TAPS_AT_ONCE];
 } d_taps;
 
 K_FN d_taps d_ask(const mp_planes_args *a, const d_tile *t, uint32_t i) {
@@ -91,9 +94,9 @@ K_FN d_taps d_ask(const mp_planes_args *a, const d_tile *t, uint32_t i) {
         const uint32_t all = (uint32_t)t->plane + plane;
         const uint32_t c = all - k_divide(all, a->by_channels) * (uint32_t)a->channels;
         const T *from = (const T *)(k < (uint32_t)TAPS ? a->w : a->bias);
-        taps.value[j] = 0;
+        taps.value[j] = T_store((TC)0);
         if (i < t->taps && from != 0) {
-            taps.value[j] = T_load(from[k < (uint32_t)TAPS ? (int64_t)c * TAPS + k : c]);
+            taps.value[j] = from[k < (uint32_t)TAPS ? (int64_t)c * TAPS + k : c];
         }
     }
     return taps;
@@ -106,7 +109,7 @@ K_FN void d_keep(const mp_planes_args *a, const d_tile *t, uint32_t i, const d_t
     for (uint32_t j = 0; j < TAPS_AT_ONCE; j++, i += LANES) {
         const uint32_t plane = D_PLANE(i);
         if (i < t->taps) {
-            held[plane * TAP_PITCH + (i - plane * (uint32_t)(TAPS + 1))] = taps->value[j];
+            held[plane * TAP_PITCH + (i - plane * (uint32_t)(TAPS + 1))] = T_load(taps->value[j]);
         }
     }
 }
@@ -116,6 +119,18 @@ K_FN uint64_t d_read(const T *at, int32_t each) {
     return each * (int32_t)sizeof(T) == 8 ? *(const uint64_t *)(const void *)at
            : sizeof(T) == 2 && each == 1  ? *(const uint16_t *)at
                                           : *(const uint32_t *)(const void *)at;
+}
+
+/* Four elements of 16 bits, from element `turn` on, those before it at the end. */
+K_FN uint64_t d_turned(uint64_t four, uint32_t turn) {
+#if K_PTX
+    const uint32_t low = (uint32_t)four, high = (uint32_t)(four >> 32);
+    const uint32_t bytes = (0x3210u + turn * 0x2222u) & 0x7777u;
+    return __byte_perm(low, high, bytes) | (uint64_t)__byte_perm(high, low, bytes) << 32;
+#else
+    const uint32_t bits = turn * 16;
+    return four >> bits | four << (-bits & 63);
+#endif
 }
 
 /* Keeps an address in registers: the compiler would have each load wait for it once more. */
@@ -172,7 +187,10 @@ K_FN void d_next(const mp_planes_args *a, const d_step *s, d_row *r) {
 
 /* With `each` elements of x a load: several where all rows of x begin at multiples of so many, so
  * that no load has elements of two rows. An element beyond either end of a row is held between
- * the rows, where nobody looks. Lanes are dealt in rows of 2^across_log. */
+ * the rows, where nobody looks. Lanes are dealt in rows of 2^across_log.
+ *
+ * Of four elements each store puts one, so neighbouring lanes' lie four floats apart and every
+ * eighth lane's in the same bank. Each eight lanes therefore begin with another of their four. */
 K_FN void d_fill(const mp_planes_args *a, const d_tile *t, float *held, int32_t each) {
     const int32_t left = t->column * STRIDE_W - a->pad_w, skew = left & (each - 1);
     const int32_t rows = t->planes * a->in_rows, lane = (int32_t)threadIdx.x;
@@ -184,12 +202,19 @@ K_FN void d_fill(const mp_planes_args *a, const d_tile *t, float *held, int32_t 
     for (int32_t to = (lane & (across - 1)) * each - skew; to < a->columns; to += across * each) {
         const int is_column = (uint32_t)(left + to) < (uint32_t)a->in_w;
         d_row r = d_begin(a, t, lane >> a->across_log, left + to);
+        const uint32_t four = (uint32_t)(r.row * a->pitch + to + skew) / 4;
+        const uint32_t turn = each == 4 ? four / 8 % 4 : 0;
+        float *put[2 * K_WORD];
+        K_UNROLL
+        for (uint32_t e = 0; e < (uint32_t)each; e++) {
+            put[e] = held + (e + turn) % (uint32_t)each;
+        }
         K_ONE_COPY
         while (r.row < rows) {
-            uint64_t raw[AT_ONCE];
+            uint64_t raw[AT_ONCE(1)];
             int32_t row = r.row;
             K_UNROLL
-            for (int32_t j = 0; j < AT_ONCE; j++) {
+            for (int32_t j = 0; j < AT_ONCE(each); j++) {
                 raw[j] = 0;
                 if (is_column & (r.row < rows) & ((uint32_t)r.y < (uint32_t)a->in_h)) {
                     raw[j] = d_read(image + r.at, each);
@@ -198,15 +223,16 @@ K_FN void d_fill(const mp_planes_args *a, const d_tile *t, float *held, int32_t 
             }
             int32_t at = row * a->pitch + to;
             K_UNROLL
-            for (int32_t j = 0; j < AT_ONCE; j++) {
+            for (int32_t j = 0; j < AT_ONCE(each); j++) {
                 float value[2 * K_WORD];
-                T_unpack((uint32_t)raw[j], value);
-                T_unpack((uint32_t)(raw[j] >> 32), value + K_WORD);
+                const uint64_t turned = each == 4 ? d_turned(raw[j], turn) : raw[j];
+                T_unpack((uint32_t)turned, value);
+                T_unpack((uint32_t)(turned >> 32), value + K_WORD);
                 /* Not under the condition of the load, or each would wait for its own. */
-                float *put = held + (row < rows ? at : spare);
+                const int32_t place = row < rows ? at : spare;
                 K_UNROLL
                 for (int32_t e = 0; e < each; e++) {
-                    put[e] = value[e];
+                    put[e][place] = value[e];
                 }
                 row += step.down;
                 at += step.down * a->pitch;

@@ -206,7 +206,9 @@ enum {
     K_PLANES_APART_WIDE = 3,
 };
 #define K_PLANES_SIDE(out, size, stride) (((out)-1) * (stride) + (size))
-#define K_PLANES_TAPS(taps)              (((taps) + 4) / 4 * 4)
+/* Loads of x that a lane has on their way, by the elements of one: what registers hold. */
+#define K_PLANES_AT_ONCE(each) ((each) == 4 ? 8 : 10)
+#define K_PLANES_TAPS(taps)    (((taps) + 4) / 4 * 4)
 
 /* y[plane][row][column] = activation(sum of x[plane][..][..] w[c][tap], + bias[c], + residual),
  * where c is the plane's channel. */

@@ -123,19 +123,22 @@ static void join_planes(const mp_planner *p, mp_planes_args *a) {
     a->planes = MP_MAX(1, MP_MIN(most, a->all_planes / blocks));
 }
 
-/* How many lanes load neighbours: what needs fewest turns. */
+/* How many lanes load neighbours. A lane waits for memory once for all that it has on its way, so
+ * what counts is how often; of those that wait alike, the one with fewest loads. */
 static int32_t across_log(const mp_planner *p, const mp_planes_args *a, int64_t columns) {
     int32_t best = 0;
-    int64_t fewest = INT64_MAX;
+    int64_t fewest_waits = INT64_MAX, fewest = INT64_MAX;
     if (p->device->info.warp == 1) { /* one lane has to do */
         return 0;
     }
     for (int32_t log = 0; 1 << log <= K_PLANES_LANES; log++) {
         const int64_t rows = (int64_t)a->planes * a->in_rows;
-        const int64_t turns =
-            MP_CEIL_DIV(columns, 1 << log) * MP_CEIL_DIV(rows, K_PLANES_LANES >> log);
-        if (turns <= fewest) {
-            fewest = turns;
+        const int64_t across = MP_CEIL_DIV(columns, 1 << log);
+        const int64_t down = MP_CEIL_DIV(rows, K_PLANES_LANES >> log);
+        const int64_t waits = across * MP_CEIL_DIV(down, K_PLANES_AT_ONCE(a->each));
+        if (waits < fewest_waits || (waits == fewest_waits && across * down <= fewest)) {
+            fewest_waits = waits;
+            fewest = across * down;
             best = log;
         }
     }
