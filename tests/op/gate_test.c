@@ -87,28 +87,28 @@ DEVICE_TEST(gate_norms_refuse) {
     CHECK_FAILS(plan_of(device, &c), INVALID_ARGUMENT, "conv_norm_scale");
 }
 
-static void check_post_mix(mp_device *device, int64_t columns, uint32_t skew) {
-    enum { ROWS = 2, STREAMS = 3 };
-    float *x = op_numbers(MP_F32, 1, ROWS * STREAMS * columns);
+static void check_post_mix(mp_device *device, int64_t streams, int64_t columns, uint32_t skew) {
+    enum { ROWS = 2 };
+    float *x = op_numbers(MP_F32, 1, ROWS * streams * columns);
     float *block = op_numbers(MP_F32, 2, ROWS * columns);
-    float *gate = op_numbers(MP_F32, 3, ROWS * STREAMS);
-    float *mix = op_numbers(MP_F32, 4, ROWS * STREAMS * STREAMS);
+    float *gate = op_numbers(MP_F32, 3, ROWS * streams);
+    float *mix = op_numbers(MP_F32, 4, ROWS * streams * streams);
     op_case c = {.domain = domain,
                  .name = "HyperConnectionPostMix",
                  .version = 1,
                  .align = skew != 0 ? 1 : 16,
                  .skew = skew,
-                 .in = {op_f32(x, ROWS, STREAMS, columns), op_f32(block, ROWS, columns),
-                        op_f32(gate, ROWS, STREAMS), op_f32(mix, ROWS, STREAMS, STREAMS)},
+                 .in = {op_f32(x, ROWS, streams, columns), op_f32(block, ROWS, columns),
+                        op_f32(gate, ROWS, streams), op_f32(mix, ROWS, streams, streams)},
                  .in_count = 4,
                  .out_count = 1};
     op_run(device, &c);
-    for (int64_t i = 0; i < ROWS * STREAMS * columns; i++) {
-        const int64_t h = i % columns, k = i / columns % STREAMS, r = i / columns / STREAMS;
-        double want = (double)gate[r * STREAMS + k] * (double)block[r * columns + h];
-        for (int64_t s = 0; s < STREAMS; s++) {
-            want += (double)mix[(r * STREAMS + s) * STREAMS + k] *
-                    (double)x[(r * STREAMS + s) * columns + h];
+    for (int64_t i = 0; i < ROWS * streams * columns; i++) {
+        const int64_t h = i % columns, k = i / columns % streams, r = i / columns / streams;
+        double want = (double)gate[r * streams + k] * (double)block[r * columns + h];
+        for (int64_t s = 0; s < streams; s++) {
+            want += (double)mix[(r * streams + s) * streams + k] *
+                    (double)x[(r * streams + s) * columns + h];
         }
         op_check_close((double)((const float *)c.out[0].data)[i], want, 1e-6, "mixed", i);
     }
@@ -120,9 +120,10 @@ static void check_post_mix(mp_device *device, int64_t columns, uint32_t skew) {
 }
 
 DEVICE_TEST(gate_streams_in_vectors_and_elements) {
-    check_post_mix(device, 8, 0);
-    check_post_mix(device, 8, 4);
-    check_post_mix(device, 7, 0);
+    check_post_mix(device, 3, 8, 0);
+    check_post_mix(device, 3, 8, 4);
+    check_post_mix(device, 6, 7, 0);
+    check_post_mix(device, 9, 12, 0);
 }
 
 DEVICE_TEST(gate_streams_refuse) {
