@@ -4,8 +4,8 @@
  * much in cache. Scale, bias and result may be of another type than x.
  *
  * Packed rows, of whatever tensor, are packs of x's 16 bytes, aligned and few enough to be kept;
- * those of a pack share a scale where there is one for several columns. An instance apart has them,
- * so that nothing of what other rows need takes its registers.
+ * those of a pack share a scale where there is one for several columns, or have one each. An
+ * instance apart has them, so that nothing of what other rows need takes its registers.
  *
  * An example: a row of 13 floats that begins 8 bytes after a multiple of 16 (shift 2, end 15) and a
  * group of two lanes. The row touches four packs, which the lanes take alternately:
@@ -187,9 +187,14 @@ K_FN void n_shared(const mp_norm_args *args, n_place p, const U *vector, int32_t
     }
 }
 
+/* Whether neighbouring columns share a scale. */
+K_FN int n_is_shared(const mp_norm_args *args) {
+    return args->per_row > 0 && args->inner > 1;
+}
+
 K_FN void n_scales(const mp_norm_args *args, const k_span *s, n_place place, const U *vector,
                    const U *shared, int32_t k, int how, K_SUM *out) {
-    if (args->per_row > 0) {
+    if (n_is_shared(args)) {
         const int32_t lead = !N_WHOLE && s->at < 0 ? (int32_t)s->at : 0;
         n_shared(args, place, shared, lead + k * s->step, out);
     } else {
@@ -220,8 +225,9 @@ K_FN void n_store(const mp_norm_args *args, const n_row *r, const k_span *of, n_
     const k_span s = k_span_anew(*of);
     const U *scales = (const U *)args->scale, *biases = (const U *)args->bias;
     U *out = (U *)args->out + r->start;
-    const int shared = args->per_row > 0, how = n_how_u(r, out);
-    const int how_scale = n_how_u(r, scales), how_bias = n_how_u(r, biases);
+    const int shared = n_is_shared(args), how = n_how_u(r, out);
+    const int64_t row_at = shared ? 0 : r->scale_at; /* of scales of rows' own */
+    const int how_scale = n_how_u(r, scales + row_at), how_bias = n_how_u(r, biases + row_at);
     const int32_t lead = !N_WHOLE && s.at < 0 ? (int32_t)s.at : 0;
     n_place place = {scales, biases, 0, 0};
     if (shared) {
@@ -238,14 +244,14 @@ K_FN void n_store(const mp_norm_args *args, const n_row *r, const k_span *of, n_
             value[i] = (keep[k * K_PACK + i] - m.mean - m.rest) * m.inverse;
         }
         if (scales) {
-            n_scales(args, &s, place, scales, place.scale, k, how_scale, by);
+            n_scales(args, &s, place, scales + row_at, place.scale, k, how_scale, by);
             K_UNROLL
             for (int i = 0; i < K_PACK; i++) {
                 value[i] *= by[i];
             }
         }
         if (biases) {
-            n_scales(args, &s, place, biases, place.bias, k, how_bias, by);
+            n_scales(args, &s, place, biases + row_at, place.bias, k, how_bias, by);
             K_UNROLL
             for (int i = 0; i < K_PACK; i++) {
                 value[i] += by[i];

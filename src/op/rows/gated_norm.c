@@ -1,10 +1,11 @@
 /* gated_norm.c - operators of com.microsoft that bring rows to root mean square 1 and weigh them:
  * GatedRMSNorm, BranchwiseRMSNorm, EngramGate.
- * Kernels: rows/gated_norm.cu, rows/stream_gate.cu.
+ * Kernels: rows/gated_norm.cu, rows/norm.cu, rows/stream_gate.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/gate_args.h"
 #include "op/core/families.h"
 #include "op/core/row_grid.h"
+#include "op/rows/norm_steps.h"
 #include "op/rows/streams.h"
 
 /* ---- GatedRMSNorm, BranchwiseRMSNorm ---- */
@@ -51,6 +52,29 @@ static mp_status plan_gated_norm(mp_planner *p) {
     return launch_norm(p, &args, MP_IN(SCALE), MP_IN(GATE));
 }
 
+/* Whether the kernel of all norms has its fastest form for these rows, without a gate: packs of 16
+ * bytes that lanes keep, and scales of their type. */
+static bool is_plain(const mp_planner *p, const mp_gated_norm_args *args, const mp_tensor *scale) {
+    const mp_dtype type = p->in[0].type;
+    return p->align >= 16 && args->columns * (int64_t)mp_dtype_size(type) % 16 == 0 &&
+           args->columns <= mp_row_keep(type) * K_ROW_LANES_MAX &&
+           (scale == NULL || scale->type == type);
+}
+
+static mp_status plan_plain(mp_planner *p, const mp_gated_norm_args *args, mp_ref scale) {
+    const mp_dtype type = p->in[0].type;
+    mp_norm n = {.type = type, .out_type = type, .x = MP_IN(0), .scale = scale, .out = MP_OUT(0)};
+    n.args = (mp_norm_args){.rows = args->rows,
+                            .columns = args->columns,
+                            .groups = args->scales,
+                            .per_row = args->scales > 1 ? args->columns : 0,
+                            .inner = 1,
+                            .by_inner = mp_divider(1),
+                            .epsilon = args->epsilon};
+    MP_TRY(mp_plan_output(p, 0, type, &p->in[0].shape));
+    return mp_plan_norm(p, &n);
+}
+
 static mp_status plan_branch_norm(mp_planner *p) {
     const mp_tensor *scale = mp_plan_in(p, 1);
     mp_streams s;
@@ -73,7 +97,9 @@ static mp_status plan_branch_norm(mp_planner *p) {
         args.scales = all && s.streams > 0 ? s.streams : 1;
         args.scale_type = (int32_t)scale->type;
     }
-    return launch_norm(p, &args, scale != NULL ? MP_IN(1) : MP_NOWHERE, MP_NOWHERE);
+    const mp_ref by = scale != NULL ? MP_IN(1) : MP_NOWHERE;
+    return is_plain(p, &args, scale) ? plan_plain(p, &args, by)
+                                     : launch_norm(p, &args, by, MP_NOWHERE);
 }
 
 /* ---- EngramGate ---- */

@@ -10,7 +10,9 @@
 static bool is_packed(const mp_planner *p, const mp_norm *n) {
     const mp_norm_args *args = &n->args;
     const int64_t pack = 16 / (int64_t)mp_dtype_size(n->type);
-    const int64_t neighbours = args->per_row > 0 ? args->inner : args->columns;
+    /* That share a scale, or each have the one of their place. */
+    const bool is_shared = args->per_row > 0 && args->inner > 1;
+    const int64_t neighbours = is_shared ? args->inner : args->columns;
     return p->align >= 16 && args->columns % pack == 0 && neighbours % pack == 0 &&
            args->columns <= mp_row_keep(n->type) * args->width;
 }
