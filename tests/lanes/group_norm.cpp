@@ -77,7 +77,7 @@ void check_norm(const Norm &n) {
     args.lines = GROUP / args.across;
     args.chunks = (packs + args.across - 1) / args.across;
     const int32_t width = args.across * PACK;
-    args.spans = (args.each + width - 2) / width + 1;
+    args.spans = width % args.each == 0 ? 1 : (args.each + width - 2) / width + 1;
     args.skip_step = n.channels;
     args.swish = 1;
     args.epsilon = 1e-5F;

@@ -85,16 +85,52 @@ K_FN g_real g_add(const mp_group_norm_args *args, const g_part *part, int32_t gr
     return g_team_sum(sum, TEAM);
 }
 
+K_FN g_moments g_moments_of(const mp_group_norm_args *args, g_real mean, g_real squares,
+                            g_real total) {
+    g_moments moments;
+    moments.mean = (float)mean;
+    moments.scale = (float)((g_real)1 / g_sqrt(squares / total + (g_real)args->epsilon));
+    return moments;
+}
+
 /* Of group `group`; all lanes of a team get it. Means are added as what they are off the first. */
 K_FN g_moments g_merge(const mp_group_norm_args *args, const g_part *part, int32_t group) {
     const g_real total = (g_real)args->pixels * (g_real)args->each;
     const g_real zero = (g_real)g_partial(args, part->batch, group, 0)[0];
     const g_real mean = zero + g_add(args, part, group, zero, 0) / total;
     const g_real squares = g_add(args, part, group, mean, 1);
-    g_moments moments;
-    moments.mean = (float)mean;
-    moments.scale = (float)((g_real)1 / g_sqrt(squares / total + (g_real)args->epsilon));
-    return moments;
+    return g_moments_of(args, mean, squares, total);
+}
+
+/* The same of a group that is whole in its chunk, and of few slices, which the team keeps: it waits
+ * for memory once. */
+enum { G_KEPT = 4 };
+K_FN g_moments g_merge_kept(const mp_group_norm_args *args, const g_part *part, int32_t group) {
+    const g_known *of = (const g_known *)(const void *)g_partial(args, part->batch, group, 0);
+    const g_real each = (g_real)args->each, total = (g_real)args->pixels * each;
+    const g_real whole = (g_real)args->slice;
+    const g_real rest = (g_real)(args->pixels - (args->slices - 1) * args->slice);
+    const int32_t lane = (int32_t)threadIdx.x % TEAM;
+    g_known known[G_KEPT];
+    g_real count[G_KEPT], off = 0, squares = 0;
+    K_UNROLL
+    for (int32_t j = 0; j < G_KEPT; j++) {
+        const g_known none = {0, 0};
+        const int32_t i = lane + j * TEAM;
+        known[j] = i < args->slices ? of[i] : none;
+        count[j] = i < args->slices - 1 ? each * whole : i < args->slices ? each * rest : 0;
+    }
+    const g_real zero = g_team_sum(lane == 0 ? (g_real)known[0].mean : 0, TEAM);
+    K_UNROLL
+    for (int32_t j = 0; j < G_KEPT; j++) {
+        off += count[j] > 0 ? g_term(known[j], zero, count[j], 0) : 0;
+    }
+    const g_real mean = zero + g_team_sum(off, TEAM) / total;
+    K_UNROLL
+    for (int32_t j = 0; j < G_KEPT; j++) {
+        squares += count[j] > 0 ? g_term(known[j], mean, count[j], 1) : 0;
+    }
+    return g_moments_of(args, mean, g_team_sum(squares, TEAM), total);
 }
 
 /* Of all groups of the chunk. Teams that have none go along, since the lanes of a warp add
@@ -105,7 +141,10 @@ K_FN void g_merge_all(const mp_group_norm_args *args, const g_part *part, g_mome
     const int32_t teams = (int32_t)blockDim.x / TEAM;
     for (int32_t begin = 0; begin < groups; begin += teams) {
         const int32_t mine = begin + (int32_t)threadIdx.x / TEAM;
-        const g_moments made = g_merge(args, part, first + (mine < groups ? mine : 0));
+        const int32_t group = first + (mine < groups ? mine : 0);
+        const g_moments made = args->spans == 1 && args->slices <= G_KEPT * TEAM
+                                   ? g_merge_kept(args, part, group)
+                                   : g_merge(args, part, group);
         if (mine < groups && threadIdx.x % TEAM == 0) {
             out[mine] = made;
         }

@@ -7,21 +7,23 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/group_norm.h"
 
+#include "kernel/core/late.h"
+
 K_LANES_SUM(g_team_sum, TA)
 
 typedef struct g_sums {
     TA off[PACK], squares[PACK];
 } g_sums;
 
-/* Where a lane's packs of x and of what is added to it are. */
+/* Where a lane's packs of x and of what is added to it are, from its first pixel on. */
 typedef struct g_place {
     const T *x, *skip;
     T *sum;
     g_pack add;
 } g_place;
 
-K_FN g_place g_place_of(const mp_group_norm_args *args, const g_part *part, const g_seat *seat,
-                        int64_t pixel) {
+K_FN g_place g_place_of(const mp_group_norm_args *args, const g_part *part, const g_seat *seat) {
+    const int64_t pixel = part->first + seat->line;
     const int64_t at = g_at(args, part, pixel, seat->channel),
                   pixels = args->skip_step > 0 ? args->pixels : 1;
     g_place place;
@@ -51,11 +53,22 @@ K_FN g_pack g_load(const T *from) {
     return pack;
 }
 
-/* Of the slice's first pixel. */
-K_FN g_pack g_base(const mp_group_norm_args *args, const g_part *part, const g_seat *seat) {
-    const g_place place = g_place_of(args, part, seat, part->first);
-    const g_pack x = g_load(place.x);
-    return args->skip ? g_sum_of(args, x, g_load(place.skip), place.add) : x;
+/* Of the slice's first pixel, `line` pixels before the lane's own. While it is on its way, so are
+ * the lane's first ones. */
+K_FN g_pack g_base(const mp_group_norm_args *args, const g_place *place, const g_seat *seat) {
+    const g_pack x = g_load(place->x - (int64_t)seat->line * args->channels);
+    const g_pack skip = g_load(args->skip ? place->skip - (int64_t)seat->line * args->skip_step
+                                          : (const T *)args->x);
+    K_UNROLL
+    for (int j = 0; j < AHEAD; j++) {
+        if (j * args->lines < seat->left) {
+            k_bring_near(place->x + (int64_t)j * args->lines * args->channels);
+        }
+        if (args->skip && j * args->lines < seat->left) {
+            k_bring_near(place->skip + (int64_t)j * args->lines * args->skip_step);
+        }
+    }
+    return args->skip ? g_sum_of(args, x, skip, place->add) : x;
 }
 
 K_FN void g_count(const g_pack *pack, const g_pack *base, g_sums *sums) {
@@ -92,11 +105,10 @@ K_FN void g_add_skip(const mp_group_norm_args *args, const g_place *place, int64
 }
 
 /* Of every `lines`-th pixel of the slice, AHEAD of them at a time. */
-K_FN void g_add(const mp_group_norm_args *args, const g_part *part, const g_seat *seat,
+K_FN void g_add(const mp_group_norm_args *args, g_place place, const g_seat *seat,
                 const g_pack *base, g_sums *sums) {
     const int64_t step = (int64_t)args->lines * args->channels;
     const int64_t skip_step = (int64_t)args->lines * args->skip_step;
-    g_place place = g_place_of(args, part, seat, part->first + seat->line);
     for (int32_t left = seat->left; left > 0; left -= AHEAD * args->lines) {
         g_pack pack[AHEAD];
         K_UNROLL
@@ -212,8 +224,9 @@ K_BLOCK_KERNEL_IN_64(K_GROUP_NORM_LANES, mp_group_norm_args, args) {
             const g_seat seat = g_seat_of(&args, &part, (int32_t)lane);
             g_sums sums = {{0}, {0}};
             if (seat.line < args.lines && seat.channel < part.high) {
-                const g_pack base = g_base(&args, &part, &seat);
-                g_add(&args, &part, &seat, &base, &sums);
+                const g_place place = g_place_of(&args, &part, &seat);
+                const g_pack base = g_base(&args, &place, &seat);
+                g_add(&args, place, &seat, &base, &sums);
                 g_leave(&args, &seat, &base, &sums, shared);
             }
         }

@@ -96,7 +96,7 @@ static int64_t across_of(int64_t packs, int64_t pack, int64_t size, int64_t each
 /* How channels are cut into chunks, and pixels into slices so long that what is kept of them is
  * little, but so many that they fill the device; more of them where lanes have much to read. */
 static void cut(const mp_planner *p, int64_t pack, int64_t size, mp_group_norm_args *args) {
-    enum { LEAST = 2, MUCH = 16, LANES = K_GROUP_NORM_LANES }; /* pixels of a lane */
+    enum { LEAST = 2, MUCH = 8, LANES = K_GROUP_NORM_LANES }; /* pixels of a lane */
     const int64_t packs = args->channels / pack, each = args->channels / args->groups;
     const int64_t across = across_of(packs, pack, size, each);
     const int64_t width = across * pack, chunks = MP_CEIL_DIV(packs, across);
@@ -107,7 +107,7 @@ static void cut(const mp_planner *p, int64_t pack, int64_t size, mp_group_norm_a
     args->lines = (int32_t)(LANES / across);
     args->chunks = (int32_t)chunks;
     args->each = (int32_t)each;
-    args->spans = (int32_t)MP_MIN(chunks, (each + width - 2) / width + 1);
+    args->spans = width % each == 0 ? 1 : (int32_t)MP_MIN(chunks, (each + width - 2) / width + 1);
     args->by_each = mp_divider((uint32_t)each);
     args->by_width = mp_divider((uint32_t)width);
     const int64_t wanted = MP_MAX(blocks / (args->batch * chunks), 1);
