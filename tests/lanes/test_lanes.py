@@ -118,6 +118,9 @@ PROGRAMS = {
        for rows in ("edged", "packed")},
     **{f"pointwise_{word}": ("stream.cpp", "pointwise", {}, [f"K_T0={word}", "K_EXPRESSION=x+1", "K_OUT_BOOL=0"])
        for word in ("f32", "u8")},
+    **{f"planes_{size}_{stride}_{word}":
+       ("planes.cpp", "depthwise_planes", {}, [f"K_T0={word}", f"K_SIZE={size}", f"K_STRIDE={stride}"])
+       for size, stride, word in ((5, 1, "f16"), (3, 2, "bf16"), (3, 1, "f32"))},
     "power": ("power.cpp", "power", {}, ["K_T0=f32", "K_T1=f32"]),
     **{f"quantize_{word}": ("quantize.cpp", "quantize", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},
     **{f"stem_{wide}_{word}": ("stem.cpp", "conv_stem", {}, [f"K_T0={word}", f"K_WIDE={wide}",
