@@ -1,22 +1,29 @@
 /* attention.cpp - attention by tensor cores, with several warps for the rows and for the keys: with
- * DIRECT the kernel for scores that are products, with K_MASKED the one that adds masks to them.
+ * DIRECT the kernel for scores that are products, with K_MASKED the one that adds masks to them;
+ * with BY_GROUPS those of groups of warps, with BY_TURNS the one where these take turns.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "matrix.h"
 
-#if BY_GROUPS
+#if BY_TURNS
+#include "group.h"
+
+#include "kernel/attention/attention_turns.cu"
+#define attention_kernel attention_turns
+enum { WARP_ROWS = K_MMA_ROWS, STEPS = 1, GROUP_ROWS = K_TURNS_ROWS, ALL_LANES = K_TURNS_LANES };
+#elif BY_GROUPS
 #include "group.h"
 
 #include "kernel/attention/attention_group.cu"
 #define attention_kernel attention_group
-enum { WARP_ROWS = K_MMA_ROWS, STEPS = 1, GROUP_ROWS = K_ROWS };
+enum { WARP_ROWS = K_MMA_ROWS, STEPS = 1, GROUP_ROWS = K_ROWS, ALL_LANES = K_GROUP_LANES(K_ROWS) };
 #elif DIRECT
 #include "kernel/attention/attention_direct.cu"
 #define attention_kernel attention_direct
-enum { WARP_ROWS = K_ROWS, STEPS = 64 / KEYS, GROUP_ROWS = 0 };
+enum { WARP_ROWS = K_ROWS, STEPS = 64 / KEYS, GROUP_ROWS = 0, ALL_LANES = 0 };
 #else
 #include "kernel/attention/attention_mma.cu"
 #define attention_kernel attention_mma
-enum { WARP_ROWS = K_MMA_ROWS, GROUP_ROWS = 0 };
+enum { WARP_ROWS = K_MMA_ROWS, GROUP_ROWS = 0, ALL_LANES = 0 };
 #endif
 #include "divider.h"
 #include "lanes.h"
@@ -48,6 +55,10 @@ struct shape {
     float filter = -10000;
     int sink = K_SINK_NONE;
     double cap = 0;
+    int shorter = 0; /* so many keys fewer has each further entry, where a length is given */
+    int valid(int entry) const {
+        return length - entry * shorter;
+    }
 };
 
 /* Of T, or of TF32, which has the digits of float16. */
@@ -229,7 +240,7 @@ struct query {
         }
         dot /= sqrt((double)s->size);
         dot = s->cap > 0 ? s->cap * tanh(dot / s->cap) : dot;
-        const bool out = (s->causal && key > row) || (s->length > 0 && key >= s->length) ||
+        const bool out = (s->causal && key > row) || (s->length > 0 && key >= s->valid(entry)) ||
                          (s->window > 0 && key + s->window <= row);
         const float masked = t->mask.masked((float)dot, entry, head, row, key);
         return out ? -INFINITY : masked + (t->padding.is(entry, key) ? s->filter : 0);
@@ -335,7 +346,10 @@ void check_attention(shape s) {
         s.sets = 1;
     }
     tensors t(s);
-    const std::vector<int32_t> length(s.batch, s.length - 1);
+    std::vector<int32_t> length;
+    for (int b = 0; b < s.batch; b++) {
+        length.push_back(s.valid(b) - 1);
+    }
     Buffer<T> out((size_t)s.batch * s.heads * s.rows * s.size);
     mp_attention_args args = args_of(s, t);
     args.out = out.data();
@@ -343,7 +357,8 @@ void check_attention(shape s) {
         args.rule.lengths = length.data();
         args.rule.length_more = 1;
     }
-    run_blocks(3, s.row_warps * s.sets * LANES, [&] { attention_kernel(args); });
+    run_blocks(3, BY_GROUPS ? ALL_LANES : s.row_warps * s.sets * LANES,
+               [&] { attention_kernel(args); });
     for (int i = 0; i < s.batch * s.heads * s.rows; i++) {
         const query one = {&s, &t, i / s.rows / s.heads, i / s.rows % s.heads, i % s.rows};
         one.check_against(out.data() + (size_t)i * s.size);
@@ -446,6 +461,21 @@ void run_tests() {
     check_attention({1, 200, 200, HEAD - 8, 0, 0, true, {K_MASK_BF16}, 1, 1, 70});
     check_attention(
         {2, 70, 5 * KEYS + 8, HEAD, 0, 0, false, {K_MASK_F16, true, true}, 1, 1, 0, 0, 2});
+    return;
+#elif BY_TURNS
+    check_attention({5, 130, 3 * KEYS + 5, HEAD}); /* some tiles of a block are of the next head */
+    check_attention({2, 130, 65, HEAD});
+    check_attention({11, 1, 1, HEAD}); /* as many streams as groups */
+    check_attention({4, 50, 3 * KEYS, HEAD - 8, 0, 0, false, {}, 2, 1, 0, 0, 2});
+    for (int longest : {2 * KEYS + 70, 2 * KEYS}) { /* then the last entry has none */
+        shape s = {1, 90, 4 * KEYS, HEAD, 0, 0, false, {}, 1, 1, 0, longest, 3};
+        s.shorter = KEYS;
+        check_attention(s);
+    }
+    check_attention(
+        {2, 30, 40, HEAD, 0, 0, false, {}, 2, 1, 0, 0, 2, K_PADDING_NONE, 0, K_SINK_HEADS});
+    check_attention(
+        {1, 200, 90, HEAD - 16, 0, 0, false, {}, 1, 1, 0, 0, 1, K_PADDING_NONE, 0, K_SINK_ZERO});
     return;
 #elif BY_GROUPS
     check_attention({2, 130, 3 * KEYS + 5, HEAD});

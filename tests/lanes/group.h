@@ -5,12 +5,15 @@
 #ifndef MP_TESTS_LANES_GROUP_H
 #define MP_TESTS_LANES_GROUP_H
 
-#define MP_KERNEL_GROUP_MATRIX_H /* instead of it */
-#define K_GROUP_MATRIX           1
+#define MP_KERNEL_GROUP_MATRIX_H /* instead of it, and of kernel/core/stage_gate.h */
+#define MP_KERNEL_STAGE_GATE_H
+#define K_GROUP_MATRIX 1
 
 #include "lanes.h"
 #include "matrix.h"
 
+#include <chrono>
+#include <thread>
 #include <type_traits>
 
 /* Addresses in shared memory count from its beginning. */
@@ -30,6 +33,32 @@ inline void k_place_wait(int32_t place, int32_t lanes) {
 inline void k_place_pass(int32_t place, int32_t lanes) {
     lane_place(place, (unsigned)lanes, false);
 }
+
+/* A gate has its openings, what it is passed for one, and what is left of that. */
+inline void k_gate_prepare(uint64_t *gate, uint32_t count) {
+    __atomic_store_n(gate, (uint64_t)count << 16 | count, __ATOMIC_RELEASE);
+}
+inline void k_gate_pass(uint64_t *gate) {
+    uint64_t old = __atomic_load_n(gate, __ATOMIC_RELAXED), fresh;
+    do {
+        fresh = old - 1;
+        if ((fresh & 0xffff) == 0) {
+            fresh += (UINT64_C(1) << 32) + (fresh >> 16 & 0xffff);
+        }
+    } while (
+        !__atomic_compare_exchange_n(gate, &old, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+}
+inline void k_gate_pass_with_copies(uint64_t *gate) {
+    k_copies_group();
+    K_COPIES_WAIT(0);
+    k_gate_pass(gate);
+}
+inline void k_gate_wait(uint64_t *gate, uint32_t turn) {
+    while ((__atomic_load_n(gate, __ATOMIC_ACQUIRE) >> 32 & 1) == (turn & 1)) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+}
+
 inline void k_group_copies_seen() {
 }
 inline void k_group_begin() {

@@ -76,21 +76,26 @@ PROGRAMS = {
        for matrix, rows, turned, before, word in ROWS},
     **{f"attention_{word}": ("attention.cpp", "attention_mma", {},
                              [f"K_T0={word}", f"K_HEAD={head}", f"K_FLOAT={int(word == 'f32')}", "DIRECT=0",
-                              "BY_GROUPS=0"])
+                              "BY_GROUPS=0", "BY_TURNS=0"])
        for word, head in (("f32", 96), ("f16", 64), ("bf16", 32))},
     **{f"attention_{'masked' if masked else 'direct'}_{head}_{rows}_{word}":
        ("attention.cpp", "attention_direct", {}, [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={rows}",
                                                   f"K_FLOAT={int(word == 'f32')}", f"K_MASKED={masked}", "DIRECT=1",
-                                                  "BY_GROUPS=0"])
+                                                  "BY_GROUPS=0", "BY_TURNS=0"])
        for head, rows, word, masked in DIRECT},
     **{f"attention_group_{'masked_' * masked}{head}_{rows}_{word}":
        ("attention.cpp", "attention_group", {}, [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={rows}", "K_FLOAT=0",
-                                                 f"K_MASKED={masked}", "K_BLOCKS=0", "DIRECT=0", "BY_GROUPS=1"])
+                                                 f"K_MASKED={masked}", "K_BLOCKS=0", "DIRECT=0", "BY_GROUPS=1",
+                                                 "BY_TURNS=0"])
        for head, rows, word, masked in GROUPS},
     **{f"attention_blocks_{head}_{word}":
        ("attention_blocks.cpp", "attention_group", {}, [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={head}", "K_FLOAT=0",
                                                         "K_MASKED=0", "K_BLOCKS=1"])
        for head, word in ((64, "bf16"), (128, "f16"))},
+    **{f"attention_turns_{head}_{word}":
+       ("attention.cpp", "attention_turns", {}, [f"K_T0={word}", f"K_HEAD={head}", "K_FLOAT=0", "K_MASKED=0",
+                                                 "DIRECT=0", "BY_GROUPS=1", "BY_TURNS=1"])
+       for head, word in ((48, "bf16"), (64, "f16"))},
     **{f"decode_{how}{head}_{word}": ("decode.cpp", "attention_decode", {},
                                       [f"K_T0={word}", f"K_HEAD={head}", f"K_MASKED={int(how == 'masked_')}",
                                        f"K_FRESH={int(how == 'fresh_')}", "K_PAGES=0", "K_CODES=0"])

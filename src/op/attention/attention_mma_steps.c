@@ -1,6 +1,7 @@
 /* attention_mma_steps.c - attention by tensor cores: for types of two bytes and, where TF32 is
  * allowed, for float.
- * Kernels: attention/attention_direct.cu, attention/attention_group.cu, attention/attention_mma.cu.
+ * Kernels: attention/attention_direct.cu, attention/attention_group.cu, attention/attention_mma.cu,
+ * attention/attention_turns.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_ways.h"
 #include "op/attention/direct_cut.h"
@@ -13,9 +14,12 @@ enum {
     MMA_ROWS_LOADED = 3,  /* sets of rows that take as long as to load the keys of a block */
     MMA_FLOAT_HEAD_MAX = 128,
     DIRECT_HEAD_MAX = 128,
-    GROUP_ARCH = 90,     /* the only one that has what attention_group.cu is made of */
-    GROUP_ROWS = 64,     /* of a group */
-    GROUP_KEYS_MIN = 192 /* fewer are worth it where there are many blocks */
+    GROUP_ARCH = 90,      /* the only one that has what attention_group.cu is made of */
+    GROUP_ROWS = 64,      /* of a group */
+    GROUP_KEYS_MIN = 192, /* fewer are worth it where there are many blocks */
+    TURNS_HEAD_MAX = 64,
+    TURNS_KEYS_MIN = 256, /* what blocks begin and end with is worth it */
+    TURNS_QUARTERS = 3    /* of what a tile takes by pairs of groups; an estimate */
 };
 #define CAP_MIN          0x1p-10
 #define CAP_MAX          256 /* of which 2^-22 is less than what halves differ by */
@@ -318,7 +322,43 @@ mp_status mp_plan_attention_group_blocks(mp_planner *p, const mp_attention *a) {
                       (int32_t)a->rule.group);
 }
 
+/* Whether groups take turns: all rows see the same keys, those are enough, and so are the rows. A
+ * block has three tiles of these, so the last round may leave more of the GPU idle than by pairs.
+ */
+static bool takes_turns(const mp_planner *p, const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    const int64_t processors = MP_MAX(p->device->info.multiprocessors, 1);
+    const int64_t tiles = group_blocks(rule, K_TURNS_ROWS);
+    if (!can_group(p, a) || group_head(a) > TURNS_HEAD_MAX || has_masks(rule) || rule->causal ||
+        rule->window > 0 || rule->keys < TURNS_KEYS_MIN || 2 * tiles < 3 * processors) {
+        return false;
+    }
+    const int64_t rounds = MP_CEIL_DIV(tiles, K_TURNS_GROUPS * processors);
+    const int64_t pairs = MP_CEIL_DIV(group_blocks(rule, 2 * GROUP_ROWS), processors);
+    return !is_pair(p, rule, group_head(a)) ||
+           TURNS_QUARTERS * K_TURNS_GROUPS * rounds <= 4 * 2 * pairs;
+}
+
+static mp_status plan_turns(mp_planner *p, const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    const int64_t processors = MP_MAX(p->device->info.multiprocessors, 1);
+    const int64_t blocks = MP_CEIL_DIV(group_blocks(rule, K_TURNS_ROWS), K_TURNS_GROUPS);
+    mp_attention_args args = mp_attention_args_of(p, a);
+    args.tile_rows = K_TURNS_ROWS;
+    args.tile_keys = K_GROUP_KEYS;
+    args.round = INT32_MAX;
+    mp_grid grid = mma_grid(p, rule, K_TURNS_LANES / 32, K_TURNS_BYTES + K_GROUP_ALIGN - 1, &args);
+    grid.blocks = (uint32_t)MP_MIN(blocks, processors);
+    const mp_kernel *kernel = NULL;
+    MP_TRY(
+        mp_plan_kernel(p, &kernel, "attention_turns_%d_%s", group_head(a), mp_dtype_word(a->type)));
+    return mp_attention_launch(p, a, kernel, grid, &args, MP_NOWHERE);
+}
+
 mp_status mp_plan_attention_mma(mp_planner *p, const mp_attention *a) {
+    if (is_direct(a) && takes_turns(p, a)) {
+        return plan_turns(p, a);
+    }
     if (is_direct(a)) {
         const int32_t rows = group_rows(p, a);
         return rows > 0 ? plan_group(p, a, rows, 1) : plan_direct(p, a);
