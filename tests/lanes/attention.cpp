@@ -307,7 +307,7 @@ mp_attention_args args_of(const shape &s, tensors &t) {
     args.q = t.q.data();
     args.k = t.k.data();
     args.v = t.v.data();
-    args.round = 2;
+    args.round = BY_TURNS ? (s.rows + args.tile_rows - 1) / args.tile_rows : 2;
     args.row_blocks = (s.group * s.rows + args.tile_rows - 1) / args.tile_rows;
     args.by_row_blocks = divider(args.row_blocks);
     args.by_kv_heads = divider(kv_heads);
@@ -467,6 +467,8 @@ void run_tests() {
     check_attention({2, 130, 65, HEAD});
     check_attention({11, 1, 1, HEAD}); /* as many streams as groups */
     check_attention({4, 50, 3 * KEYS, HEAD - 8, 0, 0, false, {}, 2, 1, 0, 0, 2});
+    check_attention({3, 330, 330, HEAD, 0, 0, true}); /* tiles are mixed */
+    check_attention({4, 128, 150, HEAD, 0, 0, true, {}, 2, 1, 0, 0, 2});
     for (int longest : {2 * KEYS + 70, 2 * KEYS}) { /* then the last entry has none */
         shape s = {1, 90, 4 * KEYS, HEAD, 0, 0, false, {}, 1, 1, 0, longest, 3};
         s.shorter = KEYS;

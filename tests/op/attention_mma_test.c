@@ -327,6 +327,49 @@ DEVICE_TEST(attention_mma_of_many_keys_and_rows) {
     check_attention(device, &a);
 }
 
+/* Short heads of so many rows that groups of warps take turns, where there are such. */
+DEVICE_TEST(attention_mma_by_turns) {
+    const int64_t lengths[] = {257, 1, 0};
+    attention a = {.batch = 3,
+                   .heads = 36,
+                   .kv_heads = 36,
+                   .rows = 66,
+                   .keys = 257,
+                   .head = 64,
+                   .value = 8,
+                   .type = MP_F16,
+                   .heads_last = true,
+                   .every = 53};
+    check_attention(device, &a);
+    a.heads_last = false;
+    a.head = 8;
+    a.length = lengths;
+    check_attention(device, &a);
+    a.length = NULL;
+    a.type = MP_BF16;
+    a.kv_heads = 18;
+    a.keys = 1025;
+    check_attention(device, &a);
+}
+
+DEVICE_TEST(attention_mma_by_turns_where_causal) {
+    attention a = {.batch = 3,
+                   .heads = 48,
+                   .kv_heads = 48,
+                   .rows = 66,
+                   .keys = 520,
+                   .head = 8,
+                   .value = 8,
+                   .type = MP_BF16,
+                   .causal = true,
+                   .every = 53};
+    check_attention(device, &a);
+    a.batch = 1;
+    a.kv_heads = 24;
+    a.rows = 384;
+    check_attention(device, &a);
+}
+
 /* Enough of them that a block has as many rows as it may. */
 DEVICE_TEST(attention_mma_of_many_heads) {
     const attention a = {.batch = 6,

@@ -181,7 +181,8 @@ typedef struct mp_attention_args {
     int32_t tile_rows, tile_keys; /* of attention_tile: multiples of 4; of attention_mma, of
                                      K_MMA_ROWS and K_MMA_KEYS */
     int32_t round;                /* of attention_mma: blocks that come up at a time; INT32_MAX
-                                     where each comes up as another ends */
+                                     where each comes up as another ends; of attention_turns:
+                                     tiles of a head */
     int32_t meet_log;             /* of attention_decode: 2^meet_log blocks are a cluster */
     int32_t added_keys;           /* of attention_direct: room for what masks and padding add to the
                                      scores of keys, the same for all rows of a block; or 0 */

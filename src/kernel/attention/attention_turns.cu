@@ -1,5 +1,5 @@
-/* attention_turns.cu - what attention_group.cu does, where there are no masks and all rows see the
- * same keys of their entry, for heads of 48 or 64 elements and rows for the whole GPU.
+/* attention_turns.cu - what attention_group.cu does, where there are neither masks nor windows, for
+ * heads of 48 or 64 elements and rows for the whole GPU.
  *
  * Products of such heads take as long as the powers of their scores, so one must go on beside the
  * other all the time. Three groups of a block have 64 rows each and take turns: one asks for its
@@ -13,7 +13,9 @@
  * are of several key heads, there are several streams of keys: for each step a stage of each stream
  * follows, and groups let those pass that are not theirs. So as many tiles as three times the
  * multiprocessors take one round, whatever the rows of a head. Blocks stay for further tiles, whose
- * keys come while the last ones are still worked on.
+ * keys come while the last ones are still worked on. Where attention is causal, neighbours are a
+ * tile with many keys, one with few and one between: a block's groups end one after the other, and
+ * all blocks have as much to do.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention_args.h"
 
@@ -75,6 +77,25 @@ K_FN uint32_t t_shares(const mp_attention_args *args) {
     return (t_tiles(args) + T_GROUPS - 1) / T_GROUPS;
 }
 
+/* Which of the tiles of a key head, each with its keys, comes at `place` among them. A third of a
+ * head's tiles, the last ones, come downwards at every third place, the first third upwards behind
+ * them, and then the others. */
+K_FN uint32_t t_mixed(const mp_attention_args *args, uint32_t place) {
+    const uint32_t count = (uint32_t)args->round, head = k_divide(place, args->by_round);
+    const uint32_t i = place - head * count, turn = i / T_GROUPS, third = i % T_GROUPS;
+    const uint32_t few = (count + 1) / T_GROUPS;
+    return head * count + (third == 0 ? count - 1 - turn : third == 1 ? turn : few + turn);
+}
+static_assert(T_GROUPS == 3, "tiles are mixed by thirds");
+
+K_FN mma_block t_block_at(const mp_attention_args *args, uint32_t i) {
+    const uint32_t unit = k_divide(i, args->by_row_blocks);
+    const uint32_t place = i - unit * (uint32_t)args->row_blocks;
+    mma_block at = mma_block_at(args, unit, args->rule.causal ? t_mixed(args, place) : place);
+    mma_reach(args, &at);
+    return at;
+}
+
 K_FN t_share t_share_at(const mp_attention_args *args, uint32_t i) {
     const uint32_t all = t_tiles(args), end = (i + 1) * T_GROUPS;
     t_share share;
@@ -83,8 +104,8 @@ K_FN t_share t_share_at(const mp_attention_args *args, uint32_t i) {
     share.unit = k_divide(share.first, args->by_row_blocks);
     share.streams = (int32_t)(k_divide(share.last, args->by_row_blocks) - share.unit) + 1;
     share.steps = 1;
-    K_ONE_COPY for (int32_t j = 0; j < share.streams; j++) {
-        const int32_t steps = (t_length(args, share.unit + (uint32_t)j) + KEYS - 1) / KEYS;
+    K_ONE_COPY for (uint32_t tile = share.first; tile <= share.last; tile++) {
+        const int32_t steps = (t_block_at(args, tile).to + KEYS - 1) / KEYS;
         share.steps = steps > share.steps ? steps : share.steps;
     }
     return share;
@@ -182,18 +203,16 @@ K_FN void t_copy(const t_place *at, int32_t values) {
 typedef struct t_tile {
     mma_block at;
     int32_t is; /* otherwise it is the last one again, which another group stores */
-    int32_t stream, length;
+    int32_t stream;
 } t_tile;
 
 K_FN t_tile t_tile_of(const mp_attention_args *args, const t_share *share, int32_t group) {
     const uint32_t own = share->first + (uint32_t)group;
     const uint32_t there = own <= share->last ? own : share->last;
-    const uint32_t unit = k_divide(there, args->by_row_blocks);
     t_tile tile;
-    tile.at = mma_place(args, there);
+    tile.at = t_block_at(args, there);
     tile.is = own <= share->last;
-    tile.stream = (int32_t)(unit - share->unit);
-    tile.length = t_length(args, unit);
+    tile.stream = (int32_t)(k_divide(there, args->by_row_blocks) - share->unit);
     return tile;
 }
 
@@ -203,18 +222,22 @@ K_FN int32_t t_row(int32_t r) {
     return lane / LANES * ROWS + lane % LANES / 4 + r * SIDE;
 }
 
-/* The warp's rows as left operands. */
-K_FN void t_ask(const mp_attention_args *args, const mma_block *at, uint32_t (*kept)[4]) {
+/* The warp's rows as left operands, and the keys that the lane's two see. */
+K_FN void t_ask(const mp_attention_args *args, const mma_block *at, uint32_t (*kept)[4],
+                mma_row *row) {
     K_UNROLL for (int32_t r = 0; r < 2; r++) {
         const mma_line line = mma_line_at(args, at, t_row(r));
-        const T *const row = (const T *)args->q + at->entry * args->q_stride[0] +
-                             line.head * args->q_stride[1] + line.query * args->q_stride[2] +
-                             threadIdx.x % 4 * 2;
+        const T *const from = (const T *)args->q + at->entry * args->q_stride[0] +
+                              line.head * args->q_stride[1] + line.query * args->q_stride[2] +
+                              threadIdx.x % 4 * 2;
+        row[r].mask_row = 0;
+        row[r].from = 0;
+        row[r].to = (int32_t)a_visible(&args->rule, at->length, line.query).to;
         K_UNROLL for (int32_t d = 0; d < HEAD / SIDE; d++) {
             uint32_t *const word = &kept[d / 2][d % 2 * 2 + r];
             *word = 0;
             if (d * SIDE < args->head_size) {
-                *word = *(const uint32_t *)(const void *)(row + d * SIDE);
+                *word = *(const uint32_t *)(const void *)(from + d * SIDE);
             }
         }
     }
@@ -279,9 +302,10 @@ K_FN void t_attend(const t_place *at, int32_t group) {
     const int32_t lane = (int32_t)threadIdx.x % LANES;
     uint32_t kept[HEAD / DEPTH][4], weights[KEYS / STEP][4];
     uint32_t count = 0; /* of stages */
+    mma_row row[2];
     t_share share = t_share_at(args, blockIdx.x);
     t_tile tile = t_tile_of(args, &share, group);
-    t_ask(args, &tile.at, kept);
+    t_ask(args, &tile.at, kept, row);
     if (group == T_GROUPS - 1) {
         t_turn_on(group); /* the first turn is the first group's */
     }
@@ -289,6 +313,8 @@ K_FN void t_attend(const t_place *at, int32_t group) {
         mma_state state;
         int32_t is_before = 0; /* whether the step before left weights, of stage `before` */
         uint32_t before = 0;
+        const int32_t least = row[0].to < row[1].to ? row[0].to : row[1].to;
+        const int32_t all_to = __reduce_min_sync(MMA_ALL, least);
         mma_clear(&state);
         state.top[0] = state.top[1] = LOWEST;
         K_ONE_COPY for (int32_t step = 0; step < share.steps; step++) {
@@ -296,7 +322,7 @@ K_FN void t_attend(const t_place *at, int32_t group) {
             count = t_let_pass(at, count, tile.stream);
             t_await(at, count);
             t_turn(group);
-            if (done < tile.length) {
+            if (done < tile.at.to) {
                 float score[KEY_SIDES][4], shrink[2];
                 g_scores(kept, t_values(at, count) - G_TILE, score);
                 k_group_batch();
@@ -309,9 +335,8 @@ K_FN void t_attend(const t_place *at, int32_t group) {
                     t_turn_on(group);
                     k_group_wait();
                 }
-                if (done + KEYS > tile.length) {
-                    const mma_row row = {0, 0, tile.length}, both[2] = {row, row};
-                    mma_hide(both, done + lane % 4 * 2, score);
+                if (done + KEYS > all_to) {
+                    mma_hide(row, done + lane % 4 * 2, score);
                 }
                 const int32_t rises = g_weights(factor, score, &state, shrink);
                 k_group_hold(__float_as_uint(state.total[0] + state.total[1]));
@@ -325,7 +350,7 @@ K_FN void t_attend(const t_place *at, int32_t group) {
                 g_pack(score, weights);
                 is_before = 1;
                 before = count;
-            } else { /* of a shorter entry than another group's */
+            } else { /* another group has more keys */
                 t_turn_on(group);
                 if (is_before) {
                     g_values(weights, t_values(at, before), &state);
@@ -341,7 +366,8 @@ K_FN void t_attend(const t_place *at, int32_t group) {
         const uint32_t next = i + gridDim.x;
         share = t_share_at(args, next < shares ? next : i);
         tile = t_tile_of(args, &share, group);
-        t_ask(args, &tile.at, kept); /* of no use to the last one: without a branch nobody waits */
+        t_ask(args, &tile.at, kept,
+              row); /* of no use to the last one: without a branch nobody waits */
         if (is_before) {
             g_values(weights, t_values(at, before), &state);
             k_group_end();

@@ -47,21 +47,11 @@ K_FN uint32_t mma_turn(const mp_attention_args *args, uint32_t i, uint32_t block
     return round % 2 != 0 ? first + (count - 1 - (i - first)) : i;
 }
 
-/* Block `i`, but for its keys: nothing is read. Later rows see more keys where attention is causal:
- * those come first. Where all come up at once, a multiprocessor that has one with many keys gets
- * one with few in the next round. */
-K_FN mma_block mma_place(const mp_attention_args *args, uint32_t i) {
+/* A tile of the rows of a unit, but for its keys: nothing is read. */
+K_FN mma_block mma_block_at(const mp_attention_args *args, uint32_t unit, uint32_t tile) {
     const k_score_rule *rule = &args->rule;
     const uint32_t rows = (uint32_t)rule->group * (uint32_t)rule->rows;
-    const uint32_t each = (uint32_t)args->tile_rows, row_tiles = (uint32_t)args->row_blocks;
-    const uint32_t units = (uint32_t)rule->batch * (uint32_t)rule->kv_heads;
-    uint32_t unit = k_divide(i, args->by_row_blocks), tile = i - unit * row_tiles;
-    if (rule->causal) {
-        const uint32_t turn = mma_turn(args, i, units * row_tiles);
-        tile = k_divide(turn, args->by_units);
-        unit = turn - tile * units;
-        tile = row_tiles - 1 - tile;
-    }
+    const uint32_t each = (uint32_t)args->tile_rows;
     const uint32_t first = tile * each, last = first + each < rows ? first + each - 1 : rows - 1;
     const uint32_t one = (uint32_t)rule->rows, head = k_divide(first, args->by_rows);
     const int32_t one_head = head == k_divide(last, args->by_rows);
@@ -74,6 +64,23 @@ K_FN mma_block mma_place(const mp_attention_args *args, uint32_t i) {
     at.query_first = (int32_t)(one_head ? first - head * one : 0);
     at.query_last = (int32_t)(one_head ? last - head * one : one - 1);
     return at;
+}
+
+/* Block `i`, but for its keys. Later rows see more keys where attention is causal: those come
+ * first. Where all come up at once, a multiprocessor that has one with many keys gets one with few
+ * in the next round. */
+K_FN mma_block mma_place(const mp_attention_args *args, uint32_t i) {
+    const k_score_rule *rule = &args->rule;
+    const uint32_t row_tiles = (uint32_t)args->row_blocks;
+    const uint32_t units = (uint32_t)rule->batch * (uint32_t)rule->kv_heads;
+    uint32_t unit = k_divide(i, args->by_row_blocks), tile = i - unit * row_tiles;
+    if (rule->causal) {
+        const uint32_t turn = mma_turn(args, i, units * row_tiles);
+        tile = k_divide(turn, args->by_units);
+        unit = turn - tile * units;
+        tile = row_tiles - 1 - tile;
+    }
+    return mma_block_at(args, unit, tile);
 }
 
 /* The keys of a block. */
