@@ -104,7 +104,8 @@ K_FN t_share t_share_at(const mp_attention_args *args, uint32_t i) {
     share.unit = k_divide(share.first, args->by_row_blocks);
     share.streams = (int32_t)(k_divide(share.last, args->by_row_blocks) - share.unit) + 1;
     share.steps = 1;
-    K_ONE_COPY for (uint32_t tile = share.first; tile <= share.last; tile++) {
+    const uint32_t alike = share.streams == 1 && !args->rule.causal ? T_GROUPS : 1;
+    K_ONE_COPY for (uint32_t tile = share.first; tile <= share.last; tile += alike) {
         const int32_t steps = (t_block_at(args, tile).to + KEYS - 1) / KEYS;
         share.steps = steps > share.steps ? steps : share.steps;
     }
@@ -195,6 +196,8 @@ K_FN void t_copy(const t_place *at, int32_t values) {
             }
         }
     }
+    k_copies_group();
+    K_COPIES_WAIT(0); /* a warp does not end before its copies */
 }
 
 /* ---- the groups that multiply ---- */
@@ -363,11 +366,11 @@ K_FN void t_attend(const t_place *at, int32_t group) {
             count = t_let_pass(at, count + 1, share.streams - tile.stream - 1);
         }
         const t_tile last = tile;
-        const uint32_t next = i + gridDim.x;
-        share = t_share_at(args, next < shares ? next : i);
-        tile = t_tile_of(args, &share, group);
-        t_ask(args, &tile.at, kept,
-              row); /* of no use to the last one: without a branch nobody waits */
+        if (i + gridDim.x < shares) { /* what comes next is on its way while this ends */
+            share = t_share_at(args, i + gridDim.x);
+            tile = t_tile_of(args, &share, group);
+            t_ask(args, &tile.at, kept, row);
+        }
         if (is_before) {
             g_values(weights, t_values(at, before), &state);
             k_group_end();
