@@ -14,7 +14,7 @@ SMALL = {"hidden_size": 768, "num_hidden_layers": 8, "num_attention_heads": 12, 
 CLASSIFIERS = ("swin_v2_t", "efficientnet_v2_s", "resnext50_32x4d", "wide_resnet50_2", "alexnet", "mobilenet_v2",
                "regnet_x_1_6gf", "resnet18", "vgg11_bn")
 SEGMENTERS = ("fcn_resnet50", "lraspp_mobilenet_v3_large")
-VIDEOS = ("s3d", "r2plus1d_18", "swin3d_t", "mvit_v2_s")
+VIDEOS = ("r2plus1d_18", "swin3d_t")
 
 TRANSFORMERS = (
     # encoders of texts
@@ -29,7 +29,6 @@ TRANSFORMERS = (
     ("roformer", "RoFormerModel", "text", {}),
     ("modernbert", "ModernBertModel", "text", {"num_hidden_layers": 12, "reference_compile": False}),
     ("nystromformer", "NystromformerModel", "text", {}),
-    ("funnel", "FunnelModel", "text", {}),
     ("esm", "EsmModel", "text", {**SMALL, "pad_token_id": 1, "mask_token_id": 2}),
     # encoders with a decoder
     ("bart", "BartModel", "texts", {"encoder_layers": 6, "decoder_layers": 6, "d_model": 768,
@@ -45,16 +44,13 @@ TRANSFORMERS = (
     ("qwen2", "Qwen2Model", "text", {**SMALL, "num_key_value_heads": 4}),
     ("stablelm", "StableLmModel", "text", {**SMALL, "num_key_value_heads": 12}),
     ("gemma3", "Gemma3TextModel", "text", {**SMALL, "num_key_value_heads": 4, "head_dim": 64}),
-    ("cohere", "CohereModel", "text", {**SMALL, "num_key_value_heads": 4}),
     ("mamba", "MambaModel", "text", {"num_hidden_layers": 4, "hidden_size": 512, "vocab_size": 30000}),
-    # speech and series
+    # speech
     ("hubert", "HubertModel", (SECOND_OF_SOUND,), {}),
     ("wavlm", "WavLMModel", (SECOND_OF_SOUND,), {}),
     ("conformer", "Wav2Vec2ConformerModel", (SECOND_OF_SOUND,), {"num_hidden_layers": 6}),
     ("sew", "SEWModel", (SECOND_OF_SOUND,), {}),
     ("spectrogram", "ASTModel", (("input_values", 1, 1024, 128),), {}),
-    ("patchtst", "PatchTSTModel", (("past_values", 8, 512, 7),), {"context_length": 512, "num_input_channels": 7,
-                                                                  "patch_length": 16, "patch_stride": 16}),
     # images
     ("deit", "DeiTModel", (IMAGE,), {}),
     ("beit", "BeitModel", (IMAGE,), {"use_relative_position_bias": True}),
