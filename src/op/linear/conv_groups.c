@@ -11,7 +11,7 @@ enum {
     PART = 64,               /* channels of y of a part, at most: sums of a lane */
     NARROW = 32,             /* those of the instance with fewer registers */
     WORD = 4,                /* bytes that are read at once */
-    FAR = 1 << 20,           /* sums and products of two distances are an int32_t */
+    FAR = 1 << 24,           /* distances: sums of a few are an int32_t */
     SHARED_EACH = 200 << 10, /* shared memory of a large multiprocessor, in bytes */
     BLOCKS_EACH = 8,         /* of a multiprocessor, at most */
 };
@@ -20,19 +20,23 @@ static bool is_power_of_two(int64_t x) {
     return (x & (x - 1)) == 0;
 }
 
-/* Whether places, and what all outputs come to, are numbers of 32 bits. */
+/* Whether places in an image, also those of taps beyond it, and what all outputs come to, are
+ * numbers of 32 bits. */
 static bool fits_int(const mp_conv *conv) {
     int64_t outputs = conv->batch, image = conv->in_channels;
     bool fits = conv->in_channels <= FAR && conv->out_channels <= FAR;
     for (int d = 0; fits && d < 2; d++) {
-        fits = conv->in[d] <= FAR && conv->kernel[d] * conv->dilation[d] <= FAR &&
-               conv->stride[d] <= FAR && conv->pad_begin[d] <= FAR && conv->pad_begin[d] >= -FAR &&
-               conv->out[d] * conv->stride[d] <= FAR &&
+        const int64_t pad = conv->pad_begin[d];
+        fits = conv->in[d] <= FAR && conv->kernel[d] <= FAR && conv->dilation[d] <= FAR &&
+               conv->kernel[d] * conv->dilation[d] <= FAR && conv->stride[d] <= FAR && pad <= FAR &&
+               pad >= -FAR && conv->out[d] * conv->stride[d] <= 4 * FAR &&
                !__builtin_mul_overflow(outputs, conv->out[d], &outputs) &&
-               !__builtin_mul_overflow(image, conv->in[d] + 2 * FAR / conv->in_channels, &image) &&
-               image <= INT32_MAX;
+               !__builtin_mul_overflow(image,
+                                       conv->in[d] + conv->kernel[d] * conv->dilation[d] +
+                                           (pad < 0 ? -pad : pad),
+                                       &image);
     }
-    return fits && outputs <= INT32_MAX - K_GROUP_PIXELS;
+    return fits && image <= INT32_MAX && outputs <= INT32_MAX - K_GROUP_PIXELS;
 }
 
 /* Bytes of shared memory. */
