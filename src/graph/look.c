@@ -358,7 +358,8 @@ static int64_t dim_of(const mp_graph *graph, int32_t value, int from_end, int *l
         const int64_t d = perm->ints[perm->count - (size_t)from_end];
         return dim_of(graph, v->in[0], (int)((int64_t)perm->count - d), left);
     }
-    if (mp_vertex_keeps_shape(v)) {
+    if (mp_vertex_keeps_shape(v) || (from_end == 1 && mp_vertex_is_own(v, "RotaryHalves") &&
+                                     mp_node_attr(&v->node, "part") == NULL)) {
         return dim_of(graph, v->in[0], from_end, left);
     }
     const bool each = broadcasts(v) && !mp_vertex_is(v, "MatMul") && !mp_vertex_is(v, "Concat");
@@ -378,10 +379,16 @@ int64_t mp_graph_dim(const mp_graph *graph, int32_t value, int d) {
     return at >= 0 && at < rank ? dim_of(graph, value, rank - at, &left) : MP_DIM_UNKNOWN;
 }
 
+bool mp_graph_axis_is(const mp_graph *graph, int32_t n, int axis) {
+    const mp_vertex *v = &graph->nodes[n];
+    const int64_t given = mp_node_int(&v->node, "axis", 0);
+    return given == axis || (given < 0 && given + mp_graph_rank(graph, v->out[0]) == axis);
+}
+
 /* Operators that give elements of their first input. */
 static bool moves(const mp_vertex *v) {
-    static const char *const names[] = {"Transpose", "Reshape", "Expand", "Unsqueeze",
-                                        "Squeeze",   "Slice",   "Gather", "Split"};
+    static const char *const names[] = {"Transpose", "Reshape", "Expand", "Unsqueeze", "Squeeze",
+                                        "Slice",     "Gather",  "Split",  "Tile"};
     return mp_vertex_is_any(v, names, MP_COUNT_OF(names));
 }
 
@@ -402,7 +409,8 @@ static int32_t of_the_type(const mp_vertex *v) {
     if (mp_vertex_is(v, "DequantizeLinear") || mp_vertex_is(v, "Where")) {
         return mp_vertex_in(v, 1);
     }
-    const bool keeps = broadcasts(v) || moves(v) || keeps_rank(v) || mp_vertex_is(v, "Gemm");
+    const bool keeps = broadcasts(v) || moves(v) || keeps_rank(v) || mp_vertex_is(v, "Gemm") ||
+                       mp_vertex_is_own(v, "RotaryHalves");
     return keeps && type_attr(v) == NULL ? v->in[0] : MP_NO_VALUE;
 }
 

@@ -38,6 +38,69 @@ static void *angles(mp_dtype type, uint64_t seed, int64_t rotated) {
     return all;
 }
 
+/* The same of neighbours, by angles that are there once. */
+static double turned_pair(mp_dtype type, const void *head, int64_t at, const void *cosine,
+                          const void *sine, int64_t row, int64_t rotated, int64_t d) {
+    const int64_t angle = row * (rotated / 2) + d / 2;
+    const double x = op_real(type, head, at + d);
+    if (d >= rotated) {
+        return x;
+    }
+    const double other =
+        d % 2 == 0 ? -op_real(type, head, at + d + 1) : op_real(type, head, at + d - 1);
+    return x * op_real(type, cosine, angle) + other * op_real(type, sine, angle);
+}
+
+/* Heads in rows, and angles of each row: queries, and keys where there are two sides. */
+static void check_pairs(mp_device *device, mp_dtype type, int64_t size, int64_t rotated,
+                        int sides) {
+    const mp_attr alone[] = {OP_INT("interleaved", 1), OP_INT("turned", 1)};
+    const mp_attr both[] = {OP_INT("interleaved", 1), OP_INT("key_turned", 1), OP_INT("turned", 1)};
+    const int64_t count = BATCH * ROWS * HEADS * size;
+    void *x[] = {op_numbers(type, 1, count), op_numbers(type, 4, count)};
+    void *cosine = op_numbers(type, 2, ROWS * rotated / 2);
+    void *sine = op_numbers(type, 3, ROWS * rotated / 2);
+    op_case c = {.domain = MP_OWN_DOMAIN,
+                 .name = sides == 1 ? "RotaryHalves" : "RotaryPair",
+                 .version = 1,
+                 .attrs = sides == 1 ? alone : both,
+                 .attr_count = sides == 1 ? 2 : 3,
+                 .in_count = sides + 2,
+                 .out_count = sides};
+    for (int side = 0; side < sides; side++) {
+        c.in[side] = OP_TENSOR(type, x[side], BATCH, ROWS, HEADS, size);
+    }
+    c.in[sides] = OP_TENSOR(type, cosine, 1, 1, ROWS, rotated / 2);
+    c.in[sides + 1] = OP_TENSOR(type, sine, 1, 1, ROWS, rotated / 2);
+    op_run(device, &c);
+    for (int64_t i = 0; i < sides * count; i++) {
+        const int side = (int)(i / count);
+        const int64_t at = i % count, row = at / size % ROWS, head = at / size / ROWS % HEADS;
+        const int64_t from = ((at / size / ROWS / HEADS * ROWS + row) * HEADS + head) * size;
+        op_check_close(op_real(type, c.out[side].data, at),
+                       turned_pair(type, x[side], from, cosine, sine, row, rotated, at % size),
+                       4 * op_precision(type), "rotated", at);
+    }
+    op_close(device, &c);
+    void *all[] = {x[0], x[1], cosine, sine};
+    for (size_t i = 0; i < MP_COUNT_OF(all); i++) {
+        free(all[i]);
+    }
+}
+
+/* Whole packs of pairs, some of a head, and single ones. */
+DEVICE_TEST(rotary_halves_of_neighbours) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(types); i++) {
+        for (int sides = 1; sides <= 2; sides++) {
+            check_pairs(device, types[i], 64, 64, sides);
+            check_pairs(device, types[i], 64, 16, sides);
+            check_pairs(device, types[i], 80, 24, sides);
+            check_pairs(device, types[i], 7, 6, sides);
+        }
+    }
+}
+
 static void check_rotary(mp_device *device, mp_dtype type, int64_t size, int64_t rotated) {
     const int64_t width = BEFORE + HEADS * size;
     const mp_attr attrs[] = {OP_INTS("part", BEFORE, HEADS, size, size)};
@@ -197,6 +260,11 @@ DEVICE_TEST(rotary_halves_refuse) {
     CHECK_FAILS(plan_of(device, &bad), INVALID_ARGUMENT, length);
     bad.in[1].shape.dim[1] = bad.in[2].shape.dim[1] = 3;
     CHECK_FAILS(plan_of(device, &bad), INVALID_ARGUMENT, length);
+    const mp_attr paired = OP_INT("interleaved", 1);
+    bad.attrs = &paired;
+    bad.attr_count = 1;
+    bad.in[1].shape.dim[1] = bad.in[2].shape.dim[1] = 5;
+    CHECK_FAILS(plan_of(device, &bad), INVALID_ARGUMENT, "at most half that of a head");
     bad = good;
     bad.in[1].shape.dim[1] = 2;
     CHECK_FAILS(plan_of(device, &bad), INVALID_ARGUMENT, length);

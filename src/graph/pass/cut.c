@@ -4,7 +4,7 @@
 
 #include "graph/look.h"
 
-bool mp_cut_read(const mp_graph *graph, int32_t value, mp_cut *out) {
+static bool read_steps(const mp_graph *graph, int32_t value, mp_cut *out, int64_t *by) {
     const int32_t n = mp_graph_maker(graph, value, "Slice");
     const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
     int64_t start[MP_RANK_MAX], end[MP_RANK_MAX], axis[MP_RANK_MAX] = {0}, step[MP_RANK_MAX];
@@ -18,12 +18,30 @@ bool mp_cut_read(const mp_graph *graph, int32_t value, mp_cut *out) {
         mp_node_attr(&v->node, "axes") != NULL || mp_vertex_in(v, 3) != MP_NO_VALUE;
     if ((has_axes && !mp_graph_ints(graph, v, "axes", 3, axis, &axes)) || axes != 1 ||
         (mp_vertex_in(v, 4) != MP_NO_VALUE && !mp_graph_ints(graph, v, "", 4, step, &steps)) ||
-        steps != 1 || step[0] != 1) {
+        steps != 1) {
         return false;
     }
+    *by = step[0];
     const int rank = mp_graph_rank(graph, v->in[0]);
     *out = (mp_cut){v->in[0], axis[0] < 0 ? axis[0] + rank : axis[0], start[0], end[0]};
     return rank > 0 && out->axis >= 0 && out->axis < rank;
+}
+
+bool mp_cut_read(const mp_graph *graph, int32_t value, mp_cut *out) {
+    int64_t by = 0;
+    return read_steps(graph, value, out, &by) && by == 1;
+}
+
+bool mp_cut_is_every_second(const mp_graph *graph, int32_t value, bool odd, int32_t *x) {
+    mp_cut cut;
+    int64_t by = 0;
+    if (!read_steps(graph, value, &cut, &by) || by != 2 ||
+        cut.axis != mp_graph_rank(graph, cut.of) - 1 || cut.start != (odd ? 1 : 0)) {
+        return false;
+    }
+    const int64_t size = mp_graph_dim(graph, cut.of, -1);
+    *x = cut.of;
+    return size > 0 && size % 2 == 0 && cut.end >= size;
 }
 
 bool mp_cut_is_half(const mp_graph *graph, int32_t value, bool second, int32_t *x, int64_t *size) {

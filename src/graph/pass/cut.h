@@ -1,4 +1,4 @@
-/* cut.h - a Slice along one axis, in steps of one, and halves.
+/* cut.h - a Slice along one axis, in steps of one, halves, and every second element.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_GRAPH_PASS_CUT_H
 #define MP_GRAPH_PASS_CUT_H
@@ -17,5 +17,9 @@ bool mp_cut_read(const mp_graph *graph, int32_t value, mp_cut *out);
 /* Whether `value` is the first or second half of x's last dimension, which is `size` long, by a
  * Slice or a Split. */
 bool mp_cut_is_half(const mp_graph *graph, int32_t value, bool second, int32_t *x, int64_t *size);
+
+/* Whether a Slice leaves every second element of x's last dimension, which is of even length, from
+ * the first one on or, with `odd`, from the second one on. */
+bool mp_cut_is_every_second(const mp_graph *graph, int32_t value, bool odd, int32_t *x);
 
 #endif

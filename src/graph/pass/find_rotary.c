@@ -1,122 +1,36 @@
 /* find_rotary.c - rotary positions written out in primitive operators become one operator:
  *
  *     x cos + Concat(-x[half:], x[:half]) sin
+ *     x cos + Reshape(Concat(-x[1::2], x[::2]) along a new axis) sin
  *
  * with halves by Slice or Split, and a Transpose of heads before it read as it lies. x may be the
  * first part of longer heads, whose rest is then put behind it again by a Concat. Of cosines and
- * sines both halves of a row must be known to be the same.
+ * sines both halves of a row must be known to be the same, or the two of each pair; of pairs the
+ * operator gets one of the two.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
 #include "graph/look.h"
+#include "graph/pass/add_view.h"
 #include "graph/pass/attention_part.h"
 #include "graph/pass/cut.h"
+#include "graph/pass/rotary_angles.h"
 
 #include <stdio.h>
-#include <string.h>
-
-enum { DEPTH_MAX = 12 }; /* of operators between a joined row and its cosines */
 
 typedef struct rotary {
     int32_t x, cosine, sine; /* values */
     int32_t turned;          /* the value behind x's Transpose; MP_NO_VALUE: there is none */
+    bool paired;             /* neighbours are rotated, not halves */
 } rotary;
 
-/* ---- cosines of which both halves are the same ---- */
-
-static bool rows_are_halves(const mp_tensor *t) {
-    const int rank = t->shape.rank;
-    const int64_t length = rank > 0 ? t->shape.dim[rank - 1] : 0;
-    const size_t half = (size_t)(length / 2) * mp_dtype_size(t->type);
-    if (t->data == 0 || length < 2 || length % 2 != 0) {
-        return false;
-    }
-    const char *row = (const char *)t->data;
-    for (int64_t i = mp_shape_count(&t->shape) / length; i > 0; i--, row += 2 * half) {
-        if (memcmp(row, row + half, half) != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* `*axis` of the output becomes that of input 0 along which it was; false where that is not known.
- */
-static bool follow_axis(const mp_graph *graph, const mp_vertex *v, int *axis) {
-    static const char *const each[] = {"Cos", "Sin", "Cast", "Identity"};
-    static const char *const with[] = {"Mul", "Div", "Add", "Sub"};
-    int64_t axes[MP_RANK_MAX];
-    int count = 0;
-    double number = 0;
-    if (mp_vertex_is_any(v, each, MP_COUNT_OF(each))) {
-        return true;
-    }
-    if (mp_vertex_is_any(v, with, MP_COUNT_OF(with))) {
-        return v->in_count == 2 && mp_graph_number(graph, v->in[1], &number) &&
-               mp_graph_same_rank(graph, v->in[0], v->out[0]);
-    }
-    if (mp_vertex_is(v, "Transpose")) {
-        const mp_attr *perm = mp_vertex_perm(v);
-        const bool known = perm != NULL && *axis >= 0 && *axis < (int)perm->count;
-        *axis = known ? (int)perm->ints[*axis] : 0;
-        return known;
-    }
-    const int rank = mp_graph_rank(graph, v->in[0]);
-    if (mp_vertex_is(v, "Gather")) { /* rows of a table */
-        const bool last = *axis == mp_graph_rank(graph, v->out[0]) - 1;
-        *axis = rank - 1;
-        return last && rank >= 2 && mp_node_int(&v->node, "axis", 0) == 0;
-    }
-    if (!mp_vertex_is(v, "Unsqueeze") || rank < 1 ||
-        !mp_graph_ints(graph, v, "axes", 1, axes, &count)) {
-        return false;
-    }
-    int before = 0;
-    for (int i = 0; i < count; i++) {
-        const int64_t at = axes[i] < 0 ? axes[i] + rank + count : axes[i];
-        if (at == *axis) {
-            return false;
-        }
-        before += at < *axis;
-    }
-    *axis -= before;
-    return true;
-}
-
-static bool is_axis(const mp_graph *graph, const mp_vertex *v, int axis) {
-    const int64_t given = mp_node_int(&v->node, "axis", 0);
-    return given == axis || (given < 0 && given + mp_graph_rank(graph, v->out[0]) == axis);
-}
-
-/* Along the last axis, of `rank`. */
-static bool halves_alike(const mp_graph *graph, int32_t value, int rank) {
-    int axis = rank - 1;
-    for (int depth = 0; depth < DEPTH_MAX; depth++) {
-        const int32_t n = mp_graph_maker(graph, value, NULL);
-        if (n == MP_NO_NODE) {
-            const mp_value *constant = &graph->values[value];
-            return constant->is_constant && axis == constant->tensor.shape.rank - 1 &&
-                   rows_are_halves(&constant->tensor);
-        }
-        const mp_vertex *v = &graph->nodes[n];
-        if (mp_vertex_is(v, "Concat")) {
-            return v->in_count == 2 && v->in[0] == v->in[1] && is_axis(graph, v, axis);
-        }
-        if (!follow_axis(graph, v, &axis)) {
-            return false;
-        }
-        value = v->in[0];
-    }
-    return false;
-}
-
-/* ---- the turned halves ---- */
+/* ---- the turned halves, and pairs ---- */
 
 /* x where `value` is Concat(-x[half:], x[:half]); else MP_NO_VALUE. */
 static int32_t turned_of(const mp_graph *graph, int32_t value) {
     const int32_t n = mp_graph_maker(graph, value, "Concat");
     if (n == MP_NO_NODE || graph->nodes[n].in_count != 2 ||
-        !is_axis(graph, &graph->nodes[n], mp_graph_rank(graph, value) - 1)) {
+        !mp_graph_axis_is(graph, n, mp_graph_rank(graph, value) - 1)) {
         return MP_NO_VALUE;
     }
     const int32_t negated = mp_graph_maker(graph, graph->nodes[n].in[0], "Neg");
@@ -129,13 +43,64 @@ static int32_t turned_of(const mp_graph *graph, int32_t value) {
                : MP_NO_VALUE;
 }
 
+/* What an Unsqueeze gives one dimension more, its last one; or MP_NO_VALUE. */
+static int32_t before_last(const mp_graph *graph, int32_t value) {
+    const int32_t n = mp_graph_maker(graph, value, "Unsqueeze");
+    int64_t axes[MP_RANK_MAX];
+    int count = 0;
+    return n != MP_NO_NODE && mp_graph_ints(graph, &graph->nodes[n], "axes", 1, axes, &count) &&
+                   count == 1 && (axes[0] == -1 || axes[0] == 4)
+               ? graph->nodes[n].in[0]
+               : MP_NO_VALUE;
+}
+
+/* Whether the Reshape of `stacked`, which has x's dimensions but for the last one in halves and
+ * behind it a 2, gives x's: with three of them the same the fourth is, too. */
+static bool gives_back(const mp_graph *graph, const mp_vertex *reshape, int32_t x) {
+    const int32_t stacked = reshape->in[0], shape = reshape->in[1];
+    int same = 0;
+    if (mp_graph_list_length(graph, shape) != 4) {
+        return false;
+    }
+    for (int d = 0; d < 4; d++) {
+        const int64_t entry = mp_graph_entry(graph, shape, d);
+        same += (entry > 0 && entry == mp_graph_dim(graph, x, d)) ||
+                (d < 3 && entry == 0 && mp_node_int(&reshape->node, "allowzero", 0) == 0) ||
+                mp_graph_entry_is(graph, shape, d, x, d) ||
+                (d < 3 && mp_graph_entry_is(graph, shape, d, stacked, d));
+    }
+    return same >= 3;
+}
+
+/* x, of four dimensions, where `value` is Concat(-x[1::2], x[::2]) along a new last axis, seen as x
+ * is; else MP_NO_VALUE. */
+static int32_t turned_pairs_of(const mp_graph *graph, int32_t value) {
+    const int32_t r = mp_graph_maker(graph, value, "Reshape");
+    const int32_t n =
+        r != MP_NO_NODE ? mp_graph_maker(graph, graph->nodes[r].in[0], "Concat") : MP_NO_NODE;
+    const int64_t axis = n != MP_NO_NODE ? mp_node_int(&graph->nodes[n].node, "axis", 0) : 0;
+    if (n == MP_NO_NODE || graph->nodes[n].in_count != 2 || (axis != -1 && axis != 4)) {
+        return MP_NO_VALUE;
+    }
+    const int32_t first = before_last(graph, graph->nodes[n].in[0]);
+    const int32_t negated = mp_graph_maker(graph, first, "Neg");
+    const int32_t second = before_last(graph, graph->nodes[n].in[1]);
+    int32_t x = MP_NO_VALUE, same = MP_NO_VALUE;
+    return negated != MP_NO_NODE &&
+                   mp_cut_is_every_second(graph, graph->nodes[negated].in[0], true, &x) &&
+                   mp_cut_is_every_second(graph, second, false, &same) && x == same &&
+                   mp_graph_rank(graph, x) == 4 && gives_back(graph, &graph->nodes[r], x)
+               ? x
+               : MP_NO_VALUE;
+}
+
 /* ---- the sum ---- */
 
-/* Alike halves are no single number, so their rows are as long as x's. */
-static bool goes_with(const mp_graph *graph, int32_t angles, int32_t x) {
+/* What is there twice is no single number, so rows are as long as x's. */
+static bool goes_with(const mp_graph *graph, int32_t angles, int32_t x, bool paired) {
     const int rank = mp_graph_rank(graph, angles);
     return rank >= 1 && rank <= 4 && mp_graph_type(graph, angles) == mp_graph_type(graph, x) &&
-           halves_alike(graph, angles, rank);
+           mp_angles_are_twice(graph, angles, rank, paired);
 }
 
 static bool match(const mp_graph *graph, const mp_vertex *sum, rotary *m) {
@@ -147,6 +112,10 @@ static bool match(const mp_graph *graph, const mp_vertex *sum, rotary *m) {
         }
         for (int k = 0; k < 2; k++) {
             m->x = turned_of(graph, graph->nodes[other].in[k]);
+            m->paired = m->x == MP_NO_VALUE;
+            if (m->paired) {
+                m->x = turned_pairs_of(graph, graph->nodes[other].in[k]);
+            }
             if (m->x == MP_NO_VALUE) {
                 continue;
             }
@@ -156,7 +125,8 @@ static bool match(const mp_graph *graph, const mp_vertex *sum, rotary *m) {
             const mp_dtype type = mp_graph_type(graph, m->x);
             return m->cosine != MP_NO_VALUE && mp_graph_rank(graph, m->x) == 4 &&
                    (type == MP_F32 || type == MP_F16 || type == MP_BF16) &&
-                   goes_with(graph, m->cosine, m->x) && goes_with(graph, m->sine, m->x);
+                   goes_with(graph, m->cosine, m->x, m->paired) &&
+                   goes_with(graph, m->sine, m->x, m->paired);
         }
     }
     return false;
@@ -180,10 +150,14 @@ static int32_t look_at_rest(const mp_graph *graph, int32_t n, rotary *m) {
     const int32_t c = mp_graph_reader(graph, sum, "Concat");
     const mp_vertex *v = c != MP_NO_NODE ? &graph->nodes[c] : NULL;
     const int64_t rotated = mp_graph_dim(graph, m->x, -1);
-    mp_cut first, rest;
-    if (v == NULL || v->in_count != 2 || v->in[0] != sum || !is_axis(graph, v, 3) ||
-        !mp_cut_read(graph, m->x, &first) || !mp_cut_read(graph, v->in[1], &rest) ||
-        first.of != rest.of || first.axis != 3 || rest.axis != 3) {
+    mp_cut first = {.of = MP_NO_VALUE}, rest;
+    if (v == NULL || v->in_count != 2 || v->in[0] != sum || !mp_graph_axis_is(graph, c, 3) ||
+        !mp_cut_read(graph, v->in[1], &rest) || rest.axis != 3) {
+        return n;
+    }
+    if (rest.of == m->x) { /* heads are rotated as a whole, and nothing is left */
+        first = (mp_cut){.of = m->x, .axis = 3};
+    } else if (!mp_cut_read(graph, m->x, &first) || first.of != rest.of || first.axis != 3) {
         return n;
     }
     const int64_t size = mp_graph_dim(graph, first.of, 3);
@@ -195,32 +169,45 @@ static int32_t look_at_rest(const mp_graph *graph, int32_t n, rotary *m) {
     return c;
 }
 
-static mp_status rewrite(mp_graph *graph, int32_t n, const rotary *m) {
+/* Angles that nodes before were given: cosines, sines. */
+typedef struct angles {
+    mp_angles_seen cosine, sine;
+} angles;
+
+static mp_status rewrite(mp_graph *graph, int32_t n, const rotary *m, angles *seen) {
     const mp_vertex was = graph->nodes[n];
-    const mp_attr attr = {.name = "turned", .kind = MP_ATTR_INT, .i = 1};
-    const int32_t in[] = {m->x, m->cosine, m->sine};
+    const mp_attr attrs[] = {{.name = "interleaved", .kind = MP_ATTR_INT, .i = 1},
+                             {.name = "turned", .kind = MP_ATTR_INT, .i = 1}};
+    const bool turned = m->turned != MP_NO_VALUE;
+    int32_t in[] = {m->x, m->cosine, m->sine};
     char name[256];
     (void)snprintf(name, sizeof name, "rotary+%s", was.node.name);
     const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "RotaryHalves", 1),
                           .version = 1,
                           .name = name,
-                          .attrs = &attr,
-                          .attr_count = m->turned != MP_NO_VALUE ? 1 : 0,
+                          .attrs = m->paired ? attrs : attrs + 1,
+                          .attr_count = (size_t)m->paired + (size_t)turned,
                           .options = was.node.options};
+    if (m->paired) {
+        MP_TRY(mp_angles_once(graph, n, m->cosine, &seen->cosine, &in[1]));
+        MP_TRY(mp_angles_once(graph, n, m->sine, &seen->sine, &in[2]));
+    }
     MP_TRY(mp_graph_change_node(graph, n, &node, in, 3, was.out, 1));
     mp_graph_drop_inputs(graph, &was);
     return MP_OK;
 }
 
 mp_status mp_pass_find_rotary(mp_graph *graph, mp_rewrites *rewrites) {
-    for (int32_t n = 0; n < graph->node_count; n++) {
+    angles seen = {.cosine = {.of = MP_NO_VALUE}, .sine = {.of = MP_NO_VALUE}};
+    const int32_t count = graph->node_count;
+    for (int32_t n = 0; n < count; n++) {
         rotary m;
         if (mp_vertex_is(&graph->nodes[n], "Add") && match(graph, &graph->nodes[n], &m) &&
             mp_rewrite_allowed(rewrites)) {
             const int32_t last = look_at_rest(graph, n, &m);
             look_behind_transpose(graph, &m);
-            MP_TRY(rewrite(graph, last, &m));
+            MP_TRY(rewrite(graph, last, &m, &seen));
         }
     }
-    return MP_OK;
+    return mp_graph_tidy(graph, graph->node_count != count);
 }

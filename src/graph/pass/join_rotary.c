@@ -8,7 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ATTRS = 3 /* of RotaryHalves */, WEIGHT = 3 /* its input */, INPUTS = 9 };
+enum {
+    ATTRS = 3 /* of RotaryHalves, that of queries and keys may differ in */,
+    WEIGHT = 3 /* its input */,
+    INPUTS = 9
+};
 
 /* The node of ours that makes `value`; or MP_NO_NODE. */
 static int32_t find_own(const mp_graph *graph, int32_t value, const char *name) {
@@ -49,6 +53,8 @@ static bool find(const mp_graph *graph, const mp_vertex *attention, places *out)
     out->first = MP_MIN(out->queries, other);
     out->last = MP_MAX(out->queries, other);
     return q->in[1] == k->in[1] && q->in[2] == k->in[2] &&
+           mp_node_flag(&q->node, "interleaved", false) ==
+               mp_node_flag(&k->node, "interleaved", false) &&
            mp_graph_type(graph, q->in[0]) == mp_graph_type(graph, k->in[0]) &&
            mp_graph_same_guard(graph, out->queries, other) &&
            mp_graph_can_wait(graph, out->first, out->last);
@@ -90,13 +96,17 @@ static mp_status join(mp_graph *graph, const places *at) {
     const mp_attr *values = cached ? mp_node_attr(&last.node, "value_part") : NULL;
     const int32_t between[] = {last.in[0], mp_vertex_in(&last, 2), mp_vertex_in(&last, 3)};
     const int32_t out[] = {q.out[0], last.out[0], cached ? last.out[1] : MP_NO_VALUE};
-    mp_attr attrs[2 * ATTRS + 1];
+    const mp_attr *paired = mp_node_attr(&q.node, "interleaved");
+    mp_attr attrs[2 * ATTRS + 2];
     int32_t in[INPUTS];
     char name[256];
     size_t count = copy_attrs(&q, false, attrs);
     count += copy_attrs(&k, true, attrs + count);
     if (values != NULL) {
         attrs[count++] = *values;
+    }
+    if (paired != NULL) {
+        attrs[count++] = *paired;
     }
     (void)snprintf(name, sizeof name, "%s+%s", q.node.name, last.node.name);
     const mp_node node = {.op =

@@ -48,16 +48,21 @@ static mp_status join(mp_graph *graph, int32_t norm, int32_t n) {
     const bool turned = mp_node_flag(&v.node, "turned", false);
     const bool turns =
         !turned && turn != MP_NO_NODE && mp_puts_heads_first(graph, &graph->nodes[turn]);
-    const mp_attr attrs[] = {
+    mp_attr attrs[] = {
         {.name = "epsilon", .kind = MP_ATTR_FLOAT, .f = mp_node_float(&m.node, "epsilon", 1e-5F)},
+        {.name = "interleaved", .kind = MP_ATTR_INT, .i = 1},
         {.name = "turned", .kind = MP_ATTR_INT, .i = 1}};
+    const bool paired = mp_node_flag(&v.node, "interleaved", false);
+    if (!paired) {
+        attrs[1] = attrs[2];
+    }
     char name[256];
     (void)snprintf(name, sizeof name, "%s+%s", m.node.name, v.node.name);
     const mp_node node = {.op = v.node.op,
                           .version = v.node.version,
                           .name = name,
                           .attrs = attrs,
-                          .attr_count = turned || turns ? 2 : 1,
+                          .attr_count = 1 + (size_t)paired + (size_t)(turned || turns),
                           .options = v.node.options};
     const int32_t in[] = {turns ? graph->nodes[turn].in[0] : m.in[0], v.in[1], v.in[2], m.in[1]};
     MP_TRY(mp_graph_change_node(graph, n, &node, in, 4, v.out, 1));

@@ -2,8 +2,9 @@
  * and keys are rotated as by RotaryHalves, and caches grow as by GrowCaches. In are queries, keys,
  * their cosines and sines, past keys, past values and new values; out are rotated queries, all keys
  * and all values. `part`, `turned` say how queries lie, `key_part` and `key_turned` how keys do,
- * and `value_part` how new values do. Two more inputs are what queries and keys are normalised by
- * before they are rotated, and `epsilon` and `key_epsilon` go with these.
+ * and `value_part` how new values do; `interleaved` is of both. Two more inputs are what queries
+ * and keys are normalised by before they are rotated, and `epsilon` and `key_epsilon` go with
+ * these.
  *
  * One launch, where sizes allow it; otherwise one after the other.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -133,10 +134,10 @@ static mp_status plan_caches(mp_planner *p) {
 
 /* ---- the row ---- */
 
-static const mp_attr_def attrs[] = {{"epsilon", MP_ATTR_FLOAT},   {"key_epsilon", MP_ATTR_FLOAT},
-                                    {"key_part", MP_ATTR_INTS},   {"key_turned", MP_ATTR_INT},
-                                    {"part", MP_ATTR_INTS},       {"turned", MP_ATTR_INT},
-                                    {"value_part", MP_ATTR_INTS}, {NULL, 0}};
+static const mp_attr_def attrs[] = {
+    {"epsilon", MP_ATTR_FLOAT}, {"interleaved", MP_ATTR_INT}, {"key_epsilon", MP_ATTR_FLOAT},
+    {"key_part", MP_ATTR_INTS}, {"key_turned", MP_ATTR_INT},  {"part", MP_ATTR_INTS},
+    {"turned", MP_ATTR_INT},    {"value_part", MP_ATTR_INTS}, {NULL, 0}};
 
 static const mp_op ops[] = {
     {.domain = MP_OWN_DOMAIN,

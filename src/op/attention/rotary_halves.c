@@ -3,9 +3,10 @@
  *
  * x is [batch, heads, rows, size], with `turned` [batch, rows, heads, size], or with `part` rows
  * that its heads lie in (heads_part.h); y is the first of these, and cos and sin are broadcast to
- * it. Both halves of their rows are alike, and the first is read. Of heads that are longer than
- * these rows the rest stays as it is. A fourth input, [size], is what RMSNormalization has as its
- * scale: heads are normalised so first.
+ * it. Both halves of their rows are alike, and the first is read. With `interleaved` neighbours are
+ * rotated in place of elements half a row apart, and rows of cosines are half as long. Of heads
+ * that are longer than what is rotated the rest stays as it is. A fourth input, [size], is what
+ * RMSNormalization has as its scale: heads are normalised so first.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/rotary_halves.h"
 
@@ -31,12 +32,17 @@ static mp_status broadcast(const mp_planner *p, const mp_halves_input *from, mp_
                            mp_rotary *r) {
     const mp_shape *c = &p->in[from->cosine].shape;
     mp_shape whole = {.rank = 4, .dim = {1, 1, 1, 1}};
+    const int64_t length = c->rank > 0 ? c->dim[c->rank - 1] : 0;
     int64_t stride[MP_RANK_MAX];
-    if (!mp_shape_equal(c, &p->in[from->sine].shape) || c->rank < 1 || c->rank > 4 ||
-        c->dim[c->rank - 1] > y->dim[3] || c->dim[c->rank - 1] % 2 != 0) {
-        return no_fit(p, from, "rows of both are to be of one even length, at most that of a head");
+    const bool fits =
+        r->interleaved ? length <= y->dim[3] / 2 : length <= y->dim[3] && length % 2 == 0;
+    if (!mp_shape_equal(c, &p->in[from->sine].shape) || c->rank < 1 || c->rank > 4 || !fits) {
+        return no_fit(p, from,
+                      r->interleaved
+                          ? "rows of both are to be of one length, at most half that of a head"
+                          : "rows of both are to be of one even length, at most that of a head");
     }
-    r->rotated = c->dim[c->rank - 1];
+    r->rotated = r->interleaved ? 2 * length : length;
     memcpy(whole.dim + 4 - c->rank, c->dim, (size_t)c->rank * sizeof *c->dim);
     mp_shape_strides(&whole, stride);
     for (int d = 0; d < 3; d++) {
@@ -100,6 +106,7 @@ mp_status mp_read_halves(const mp_planner *p, const mp_halves_input *from, mp_ro
                    .sine = MP_IN(from->sine),
                    .cache_rows = 1,
                    .positions = MP_NOWHERE,
+                   .interleaved = mp_node_flag(p->node, "interleaved", false),
                    .position_kind = K_POSITION_STRIDED};
     *y = (mp_shape){.rank = 4};
     MP_TRY(read_x(p, from, &r.x, y->dim));
@@ -125,8 +132,11 @@ static mp_status plan_halves(mp_planner *p) {
 
 /* ---- the row ---- */
 
-static const mp_attr_def attrs[] = {
-    {"epsilon", MP_ATTR_FLOAT}, {"part", MP_ATTR_INTS}, {"turned", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def attrs[] = {{"epsilon", MP_ATTR_FLOAT},
+                                    {"interleaved", MP_ATTR_INT},
+                                    {"part", MP_ATTR_INTS},
+                                    {"turned", MP_ATTR_INT},
+                                    {NULL, 0}};
 
 static const mp_op ops[] = {
     {.domain = MP_OWN_DOMAIN,

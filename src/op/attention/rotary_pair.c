@@ -1,7 +1,8 @@
 /* rotary_pair.c - RotaryPair, what the compiler makes of queries and keys that are rotated alike,
  * as by RotaryHalves each: one launch, where sizes allow it. In are queries, keys, their cosines
  * and sines, and what queries and keys are normalised by, if they are; out are both. `part`,
- * `turned` and `epsilon` are of queries, `key_part`, `key_turned` and `key_epsilon` of keys.
+ * `turned` and `epsilon` are of queries, `key_part`, `key_turned` and `key_epsilon` of keys,
+ * and `interleaved` of both.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/rotary_halves.h"
 #include "op/core/families.h"
@@ -36,13 +37,10 @@ static mp_status plan_pair(mp_planner *p) {
 
 /* ---- the row ---- */
 
-static const mp_attr_def attrs[] = {{"epsilon", MP_ATTR_FLOAT},
-                                    {"key_epsilon", MP_ATTR_FLOAT},
-                                    {"key_part", MP_ATTR_INTS},
-                                    {"key_turned", MP_ATTR_INT},
-                                    {"part", MP_ATTR_INTS},
-                                    {"turned", MP_ATTR_INT},
-                                    {NULL, 0}};
+static const mp_attr_def attrs[] = {{"epsilon", MP_ATTR_FLOAT},     {"interleaved", MP_ATTR_INT},
+                                    {"key_epsilon", MP_ATTR_FLOAT}, {"key_part", MP_ATTR_INTS},
+                                    {"key_turned", MP_ATTR_INT},    {"part", MP_ATTR_INTS},
+                                    {"turned", MP_ATTR_INT},        {NULL, 0}};
 
 static const mp_op ops[] = {
     {.domain = MP_OWN_DOMAIN,
