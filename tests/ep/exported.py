@@ -304,6 +304,51 @@ def qwen3(kind, heads=6, kv_heads=2, size=16):
     return m.finish(m.linear(attended(m, q, k, v, heads * size), heads * size, heads * size, bias=False))
 
 
+def twice(m, value):
+    """Each element of the last of three dimensions twice, and a dimension of 1 before it."""
+    tiled = m("Tile", m("Unsqueeze", m("Unsqueeze", value, m.ints(2)), m.ints(4)), m.ints(1, 1, 1, 1, 2))
+    return m("Reshape", tiled, m("Concat", m("Slice", m("Shape", tiled), m.ints(0), m.ints(3)), m.ints(-1), axis=0))
+
+
+def rotated_pairs(m, x, cosine, sine, length):
+    """Of each head only so many elements, of which neighbours are pairs."""
+    part = m("Slice", x, m.ints(0), m.ints(length), m.ints(3), m.ints(1))
+    rest = m("Slice", x, m.ints(length), m.ints(2**63 - 1), m.ints(3), m.ints(1))
+    first, second = (m("Slice", part, m.ints(start), m.ints(2**63 - 1), m.ints(3), m.ints(2)) for start in (0, 1))
+    both = m("Concat", *(m("Unsqueeze", side, m.ints(-1)) for side in (m("Neg", second), first)), axis=-1)
+    shape = m("Concat", m("Slice", m("Shape", both), m.ints(0), m.ints(-2)), m.ints(-1), axis=0)
+    turned = m("Add", m("Mul", part, cosine), m("Mul", m("Reshape", both, shape), sine))
+    return m("Concat", turned, rest, axis=-1)
+
+
+def gptj(kind, heads=4, size=16, length=8, rows=64):
+    """Neighbours are rotated before heads are put first, and scores are float whatever the model is."""
+    m = Model(kind)
+    width = heads * size
+    x = m.input("x", "batch", "length", width)
+    mask = m.input("mask", "batch", 1, "length", "length")
+    shape = m.shape(m.dim(x, 0), m.dim(x, 1), -1, size)
+    q, k, v = (m("Reshape", m.linear(x, width, width, bias=False), shape) for _ in range(3))
+    angle = np.arange(rows)[:, None] * 10.0 ** -np.arange(length // 2)
+    table = m.constant(np.concatenate([np.sin(angle), np.cos(angle)], axis=1).astype(np.float16))
+    positions = m("Unsqueeze", m("Range", m.constant(0, np.int64), m.dim(x, 1), m.constant(1, np.int64)), m.ints(0))
+    sine, cosine = (twice(m, part) for part in m.split(m("Gather", table, positions, axis=0), 2, axis=-1))
+    q, k = (m("Transpose", rotated_pairs(m, side, cosine, sine, length), perm=[0, 2, 1, 3]) for side in (q, k))
+    if kind == np.float16:
+        q, k, mask = (m("Cast", side, to=TensorProto.FLOAT) for side in (q, k, mask))
+    scores = m("Div", m("MatMul", q, m("Transpose", k, perm=[0, 1, 3, 2])), m.constant(size**0.5, np.float32))
+    weights = m("Softmax", m("Add", scores, mask), axis=-1)
+    if kind == np.float16:
+        weights = m("Cast", weights, to=TensorProto.FLOAT16)
+    heads_of_v = m("Transpose", v, perm=[0, 2, 1, 3])
+    return m.finish(m.linear(merged(m, m("MatMul", weights, heads_of_v), width), width, width, bias=False))
+
+
+def gptj_whole(kind):
+    """All of each head is rotated, and nothing is put behind it."""
+    return gptj(kind, length=16)
+
+
 def bloom(kind, heads=4, size=16):
     """Products of batch and heads as one dimension, a bias of each head by the place of a key, and a mask of four
     dimensions; Q, K and V of a head lie side by side."""

@@ -18,7 +18,8 @@ from ort_version import ORT
 ROUNDS = 3
 # ONNX Runtime before 1.31 moves the transposition of one of these rotations behind it, which leaves a Slice in front.
 ROTATED = ("phi", "neox") if ORT >= (1, 31) else ("phi",)
-ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo", "phi", "qwen3", "neox", "einsum", "bloom")
+ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo", "phi", "qwen3", "neox", "einsum", "bloom",
+             "gptj", "gptj_whole")
 MODELS = (*ATTENTION, "shared", "encoder_mlp", "decoder_mlp", "conv_block", "classifier", "swin", "whisper",
           "multihead", "dense", "geglu", "pixels", "windows", "units", "batch_normed", "deberta",
           "deberta_known")
@@ -51,6 +52,9 @@ def fed(name, kind, batch, length):
         feeds["places"] = np.arange(length, dtype=kind) * np.ones((batch, 1), kind)
         feeds["mask"] = np.where(np.tril(np.ones((length, length), bool)), 0, -1000).astype(kind)
         feeds["mask"] = feeds["mask"] * np.ones((batch, 1, 1, 1), kind)
+    if name in ("gptj", "gptj_whole"):
+        seen = np.tril(np.ones((length, length), bool))
+        feeds["mask"] = np.where(seen, kind(0), np.finfo(kind).min) * np.ones((batch, 1, 1, 1), kind)
     if name == "gpt2":
         feeds["mask"] = np.zeros((batch, 1, 1, length), kind)
         feeds["mask"][-1, :, :, length - length // 3 :] = -10000
@@ -130,7 +134,7 @@ def test_attention_becomes_one_operator():
         # rotary positions come behind the transposition, and values of the past lie with their heads first
         assert text.count("= Transpose-13") == (3 if name == "llama" else 0), text
         products = {"bert": 2, "gpt2": 1, "vit": 2, "sdpa": 1, "t5": 3, "llama": 4, "gemma": 1, "dynamo": 1, "phi": 2,
-                    "qwen3": 2, "neox": 2, "einsum": 2, "bloom": 2}
+                    "qwen3": 2, "neox": 2, "einsum": 2, "bloom": 2, "gptj": 2, "gptj_whole": 2}
         assert text.count("MatMul-13 (") + text.count("MatMulBias-1 (") == products[name], text
 
 
@@ -152,6 +156,13 @@ def test_heads_are_rotated_and_shared_where_they_lie():
         assert text.count("= millpond.RotaryPair-1") == 1, text
         assert text.count(" part=[") == 1 and text.count(" key_part=[") == 1, text
         for operator in ("Slice", "Neg", "Expand", "Equal", "Where"):
+            assert f"= {operator}-" not in text, text
+
+
+def test_neighbours_are_rotated_where_heads_lie():
+    for _, text in texts_of(["gptj", "gptj_whole"]):
+        assert text.count("= millpond.RotaryPair-1 (joined, joined, ") == 1, text
+        for operator in ("Slice", "Neg", "Tile", "Transpose"):
             assert f"= {operator}-" not in text, text
 
 

@@ -258,6 +258,16 @@ static bool peel_swap(const mp_graph *graph, side *x) {
     return true;
 }
 
+/* Reads halves that become floats for scores: products of halves are exact in float. */
+static bool peel_cast(const mp_graph *graph, const mp_vertex *v, side *x, const match *m) {
+    if (!m->exact || !mp_vertex_is(v, "Cast") || mp_node_int(&v->node, "to", 0) != MP_F32 ||
+        mp_graph_type(graph, v->in[0]) != mp_graph_type(graph, m->v.value)) {
+        return false;
+    }
+    x->value = v->in[0];
+    return true;
+}
+
 /* Reads what transpositions and, of Q and K, numbers are applied to. */
 static void peel(const mp_graph *graph, side *x, match *factors) {
     for (int steps = STEPS_MAX; steps > 0; steps--) {
@@ -270,7 +280,8 @@ static void peel(const mp_graph *graph, side *x, match *factors) {
         if (scaled >= 0 && mp_graph_rank(graph, v->in[scaled]) == x->rank &&
             add_factor(factors, v, scaled)) {
             x->value = v->in[scaled];
-        } else if (!peel_transpose(v, x) && !peel_swap(graph, x)) {
+        } else if (!peel_transpose(v, x) && !peel_swap(graph, x) &&
+                   !(factors != NULL && peel_cast(graph, v, x, factors))) {
             return;
         }
     }
@@ -402,6 +413,29 @@ static bool is_along_keys(const mp_graph *graph, const mp_vertex *softmax) {
     return rank >= 2 && rank <= MP_WIDE_RANK && (axis == -1 || axis == rank - 1);
 }
 
+enum { EXACT_SIZE_MAX = 256 }; /* of a head; scores of longer ones are rounded to its type */
+
+static bool is_exact_size(const mp_graph *graph, const side *x) {
+    const int64_t size = mp_graph_dim(graph, x->value, (int)x->perm[x->rank - 1]);
+    return size > 0 && size <= EXACT_SIZE_MAX;
+}
+
+/* Whether types are such that one operator can do it, before and after casts of Q and K are looked
+ * through. */
+static bool fit_types(const mp_graph *graph, match *m) {
+    const mp_dtype q = mp_graph_type(graph, m->q.value), k = mp_graph_type(graph, m->k.value),
+                   v = mp_graph_type(graph, m->v.value);
+    m->exact = q == MP_F32 && k == MP_F32 && (v == MP_F16 || v == MP_BF16);
+    return m->exact || (!m->cast && m->softcap == 0) || (q != MP_NONE && q != MP_F64 && q == v);
+}
+
+static bool fit_peeled(const mp_graph *graph, const match *m) {
+    const mp_dtype v = mp_graph_type(graph, m->v.value);
+    return !m->exact ||
+           (mp_graph_type(graph, m->q.value) == v && mp_graph_type(graph, m->k.value) == v &&
+            is_exact_size(graph, &m->q) && is_exact_size(graph, &m->v));
+}
+
 bool mp_attention_find(const mp_graph *graph, int32_t n, mp_attention_match *out) {
     const mp_vertex *softmax = &graph->nodes[n];
     *out = (match){.softmax = n};
@@ -415,9 +449,7 @@ bool mp_attention_find(const mp_graph *graph, int32_t n, mp_attention_match *out
         !begin_side(graph, graph->nodes[out->product].in[1], false, &out->v)) {
         return false;
     }
-    const mp_dtype type = mp_graph_type(graph, out->q.value);
-    if ((out->cast || out->softcap > 0) &&
-        (type == MP_NONE || type == MP_F64 || type != mp_graph_type(graph, out->v.value))) {
+    if (!fit_types(graph, out)) {
         return false;
     }
     const int ranks[] = {out->q.rank, out->k.rank, out->v.rank};
@@ -426,5 +458,5 @@ bool mp_attention_find(const mp_graph *graph, int32_t n, mp_attention_match *out
     }
     peel_sides(graph, out);
     drop_idle_masks(graph, out);
-    return true;
+    return fit_peeled(graph, out);
 }

@@ -32,6 +32,7 @@ typedef struct mp_attention_match {
     int rank;                        /* of the result */
     bool grouped;                    /* heads of K and V are shared */
     bool cast;                       /* scores change their type on the way */
+    bool exact;                      /* scores are floats of halves, which are not to be rounded */
     int32_t factors[MP_FACTORS_MAX]; /* numbers that the scores are multiplied by */
     uint32_t divided;                /* bit i: divided by number i */
     int factor_count;

@@ -247,6 +247,7 @@ static mp_status make_values(mp_graph *graph, const target *t, mp_attention_matc
 /* In the order of the operator's list. */
 static void set_attrs(const mp_attention_match *m, const target *t, mp_node *node, mp_attr *attrs) {
     add_int(node, attrs, "divided", m->divided);
+    add_int(node, attrs, "exact", m->exact);
     add_int(node, attrs, "grouped", m->grouped);
     add_ints(node, attrs, "k_perm", m->k.perm, m->k.rank);
     if (t->is_wide) {

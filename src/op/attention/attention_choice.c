@@ -36,7 +36,8 @@ static way choose_way(const mp_planner *p, const mp_attention *a) {
         return TILES;
     }
     const int32_t asked = p->node->options.sdpa_kernel;
-    const int32_t allowed = (asked & MP_SDPA_ALL) != 0 ? asked & MP_SDPA_ALL : MP_SDPA_ALL;
+    const int32_t usable = a->exact ? MP_SDPA_ALL & ~MP_SDPA_PRODUCTS : MP_SDPA_ALL;
+    const int32_t allowed = (asked & usable) != 0 ? asked & usable : usable;
     const double rows = (double)rule->batch * (double)rule->heads * (double)rule->rows;
     const bool counted = rows <= (double)INT32_MAX; /* by attention_few.cu */
     const bool few = counted && rule->group * rule->rows <= FEW_ROWS_MAX;

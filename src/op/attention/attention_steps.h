@@ -38,6 +38,7 @@ typedef struct mp_attention {
     mp_heads q, k, v, out;
     int64_t k_piece; /* 0, or elements from 16 bytes of a key to the next ones, which lie apart */
     int64_t head_size, v_head_size;
+    bool exact; /* scores are floats, wherever they are kept, of heads of K_ATTENTION_HEAD_MAX */
     k_score_rule rule;
     mp_ref mask, lengths, sink, padding;
     mp_ref debug;                /* [batch, heads, rows, keys] */

@@ -9,7 +9,8 @@
  * elements from one to the next; of an input [batch, rows, elements]). Leading dimensions broadcast
  * as in MatMul; with `grouped` K and V may also have fewer heads, which neighbours share.
  * Inputs behind the mask are scales, numbers that are known when it is planned: bit i of `divided`
- * says that the score is divided by number i.
+ * says that the score is divided by number i. With `exact` scores of halves are never rounded to
+ * their type: they may be more than it can hold.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/half.h"
 #include "op/attention/heads_part.h"
@@ -289,6 +290,7 @@ static mp_status plan_attention(mp_planner *p) {
     side out;
     mp_attention a = {.type = p->in[IN_Q].type};
     MP_TRY(read_sides(p, &s));
+    a.exact = mp_node_flag(p->node, "exact", false);
     a.head_size = s.q.dim[SIZE];
     a.v_head_size = s.v.dim[SIZE];
     MP_TRY(read_rule(p, &s, &a));
@@ -304,11 +306,19 @@ static mp_status plan_attention(mp_planner *p) {
 
 /* ---- the row ---- */
 
-static const mp_attr_def attrs[] = {
-    {"divided", MP_ATTR_INT}, {"grouped", MP_ATTR_INT}, {"is_causal", MP_ATTR_INT},
-    {"k_part", MP_ATTR_INTS}, {"k_perm", MP_ATTR_INTS}, {"out_perm", MP_ATTR_INTS},
-    {"q_part", MP_ATTR_INTS}, {"q_perm", MP_ATTR_INTS}, {"softcap", MP_ATTR_FLOAT},
-    {"v_part", MP_ATTR_INTS}, {"v_perm", MP_ATTR_INTS}, {NULL, 0}};
+static const mp_attr_def attrs[] = {{"divided", MP_ATTR_INT},
+                                    {"exact", MP_ATTR_INT},
+                                    {"grouped", MP_ATTR_INT},
+                                    {"is_causal", MP_ATTR_INT},
+                                    {"k_part", MP_ATTR_INTS},
+                                    {"k_perm", MP_ATTR_INTS},
+                                    {"out_perm", MP_ATTR_INTS},
+                                    {"q_part", MP_ATTR_INTS},
+                                    {"q_perm", MP_ATTR_INTS},
+                                    {"softcap", MP_ATTR_FLOAT},
+                                    {"v_part", MP_ATTR_INTS},
+                                    {"v_perm", MP_ATTR_INTS},
+                                    {NULL, 0}};
 
 static const mp_op ops[] = {
     {.domain = MP_OWN_DOMAIN,
