@@ -91,6 +91,34 @@ TEST(graph_pass_find_rotary_of_pairs) {
     check("-same", from, to, 1);
 }
 
+/* The product of x and cosines, of heads in rows, in front of a Transpose of its own. */
+#define BEHIND(dims)                                                                            \
+    "ca = Cos-7 (b)\nsa = Sin-7 (a)\ncu = Unsqueeze-13 (ca, behind)\nct = Tile-13 (cu, twos)\n" \
+    "c = Reshape-14 (ct, " dims ")\nsu = Unsqueeze-13 (sa, behind)\nst2 = Tile-13 (su, twos)\n" \
+    "s = Reshape-14 (st2, seen)\n" TRANSPOSE EVERY(                                             \
+        "x", "none", "one") "o = Mul-14 (w, c)\np = Transpose-13 (o) perm=[0,2,1,3]\n"          \
+                            "q = Mul-14 (h, s)\ny = Add-14 (p, q) \"sum\"\noutput y\n"
+#define BEHIND_PORTS "input w f32[2,3,5,8]\ninput a f32[2,1,3,4]\ninput b f32[2,3,1,4]\n"
+
+TEST(graph_pass_find_rotary_with_a_product_before_heads_are_put_first) {
+    char from[2048];
+    (void)snprintf(from, sizeof from, "%s%s%s", BEHIND_PORTS,
+                   LISTS(TURNS "const rows i64[4] = 0 0 1 8\n"), BEHIND("rows"));
+    check("-same", from,
+          BEHIND_PORTS "const #32 i64[4] = 0 1 -1 4\n"
+                       "ca = Cos-7 (b)\nsa = Sin-7 (a)\nca#33 = Reshape-13 (ca, #32) \"ca\"\n"
+                       "y = millpond.RotaryHalves-1 (w, ca#33, sa) \"rotary+sum\" interleaved=1 "
+                       "turned=1\noutput y\n",
+          1);
+}
+
+DEVICE_TEST(rotary_with_a_product_before_heads_are_put_first_changes_no_result) {
+    pass_check_run(device,
+                   "input w f32[?,?,5,8]\ninput a f32[?,1,?,4]\ninput b f32[?,?,1,4]\n" LISTS(
+                       TURNS "const rows i64[4] = 0 0 1 8\n") BEHIND("rows"),
+                   (mp_shape[]){SHAPE(2, 3, 5, 8), SHAPE(2, 1, 3, 4), SHAPE(2, 3, 1, 4)}, 1e-5, 1);
+}
+
 TEST(graph_pass_find_rotary_leaves_other_pairs) {
     /* the first of each pair negated, halves alike instead of pairs, seen in other dimensions */
     LEFT_ALONE("-dead", "input x f32[2,5,3,8]\ninput a f32[2,1,3,4]\n" LISTS(TURNS)

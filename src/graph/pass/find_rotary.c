@@ -3,10 +3,10 @@
  *     x cos + Concat(-x[half:], x[:half]) sin
  *     x cos + Reshape(Concat(-x[1::2], x[::2]) along a new axis) sin
  *
- * with halves by Slice or Split, and a Transpose of heads before it read as it lies. x may be the
- * first part of longer heads, whose rest is then put behind it again by a Concat. Of cosines and
- * sines both halves of a row must be known to be the same, or the two of each pair; of pairs the
- * operator gets one of the two.
+ * with halves by Slice or Split, and a Transpose of heads before it, or of one product behind that,
+ * read as it lies. x may be the first part of longer heads, whose rest is then put behind it again
+ * by a Concat. Of cosines and sines both halves of a row must be known to be the same, or the two
+ * of each pair; of pairs the operator gets one of the two.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
@@ -22,6 +22,7 @@ typedef struct rotary {
     int32_t x, cosine, sine; /* values */
     int32_t turned;          /* the value behind x's Transpose; MP_NO_VALUE: there is none */
     bool paired;             /* neighbours are rotated, not halves */
+    bool cosine_in_rows;     /* cosines are of heads in rows, before x's Transpose */
 } rotary;
 
 /* ---- the turned halves, and pairs ---- */
@@ -103,12 +104,40 @@ static bool goes_with(const mp_graph *graph, int32_t angles, int32_t x, bool pai
            mp_angles_are_twice(graph, angles, rank, paired);
 }
 
+/* The Transpose that puts heads first and makes `value`; or MP_NO_NODE. */
+static int32_t heads_first(const mp_graph *graph, int32_t value) {
+    const int32_t n = mp_graph_maker(graph, value, "Transpose");
+    return n != MP_NO_NODE && mp_is_heads_first(mp_vertex_perm(&graph->nodes[n])) ? n : MP_NO_NODE;
+}
+
+/* The product of x and cosines, also in front of a Transpose: ONNX Runtime moves that of x behind
+ * one of both products. */
+static int32_t plain_product(const mp_graph *graph, int32_t value, bool *in_rows) {
+    const int32_t turn = heads_first(graph, value);
+    *in_rows = turn != MP_NO_NODE;
+    return mp_graph_maker(graph, *in_rows ? graph->nodes[turn].in[0] : value, "Mul");
+}
+
+/* What x is multiplied by there; or MP_NO_VALUE. */
+static int32_t cosine_of(const mp_graph *graph, int32_t product, const rotary *m) {
+    const int32_t turn = m->cosine_in_rows ? heads_first(graph, m->x) : MP_NO_NODE;
+    const int32_t *in = graph->nodes[product].in;
+    if (m->cosine_in_rows && turn == MP_NO_NODE) {
+        return MP_NO_VALUE;
+    }
+    const int32_t x = m->cosine_in_rows ? graph->nodes[turn].in[0] : m->x;
+    const int32_t cosine = in[0] == x ? in[1] : in[1] == x ? in[0] : MP_NO_VALUE;
+    return m->cosine_in_rows && cosine != MP_NO_VALUE && !mp_angles_can_move(graph, cosine)
+               ? MP_NO_VALUE
+               : cosine;
+}
+
 static bool match(const mp_graph *graph, const mp_vertex *sum, rotary *m) {
     for (int i = 0; i < 2; i++) {
-        const int32_t plain = mp_graph_maker(graph, sum->in[i], "Mul");
+        const int32_t plain = plain_product(graph, sum->in[i], &m->cosine_in_rows);
         const int32_t other = mp_graph_maker(graph, sum->in[1 - i], "Mul");
         if (plain == MP_NO_NODE || other == MP_NO_NODE) {
-            return false;
+            continue;
         }
         for (int k = 0; k < 2; k++) {
             m->x = turned_of(graph, graph->nodes[other].in[k]);
@@ -120,8 +149,7 @@ static bool match(const mp_graph *graph, const mp_vertex *sum, rotary *m) {
                 continue;
             }
             m->sine = graph->nodes[other].in[1 - k];
-            const int32_t *in = graph->nodes[plain].in;
-            m->cosine = in[0] == m->x ? in[1] : in[1] == m->x ? in[0] : MP_NO_VALUE;
+            m->cosine = cosine_of(graph, plain, m);
             const mp_dtype type = mp_graph_type(graph, m->x);
             return m->cosine != MP_NO_VALUE && mp_graph_rank(graph, m->x) == 4 &&
                    (type == MP_F32 || type == MP_F16 || type == MP_BF16) &&
@@ -134,10 +162,9 @@ static bool match(const mp_graph *graph, const mp_vertex *sum, rotary *m) {
 
 /* Reads heads where they lie before a Transpose that only the pattern reads. */
 static void look_behind_transpose(const mp_graph *graph, rotary *m) {
-    const int32_t n = mp_graph_maker(graph, m->x, "Transpose");
-    const mp_attr *perm = n != MP_NO_NODE ? mp_vertex_perm(&graph->nodes[n]) : NULL;
+    const int32_t n = heads_first(graph, m->x);
     m->turned = MP_NO_VALUE;
-    if (mp_is_heads_first(perm)) {
+    if (n != MP_NO_NODE) {
         m->turned = m->x;
         m->x = graph->nodes[n].in[0];
     }
@@ -172,6 +199,7 @@ static int32_t look_at_rest(const mp_graph *graph, int32_t n, rotary *m) {
 /* Angles that nodes before were given: cosines, sines. */
 typedef struct angles {
     mp_angles_seen cosine, sine;
+    mp_angles_seen moved; /* cosines */
 } angles;
 
 static mp_status rewrite(mp_graph *graph, int32_t n, const rotary *m, angles *seen) {
@@ -192,13 +220,17 @@ static mp_status rewrite(mp_graph *graph, int32_t n, const rotary *m, angles *se
         MP_TRY(mp_angles_once(graph, n, m->cosine, &seen->cosine, &in[1]));
         MP_TRY(mp_angles_once(graph, n, m->sine, &seen->sine, &in[2]));
     }
+    if (m->cosine_in_rows) {
+        MP_TRY(mp_angles_move(graph, n, &seen->moved, &in[1]));
+    }
     MP_TRY(mp_graph_change_node(graph, n, &node, in, 3, was.out, 1));
     mp_graph_drop_inputs(graph, &was);
     return MP_OK;
 }
 
 mp_status mp_pass_find_rotary(mp_graph *graph, mp_rewrites *rewrites) {
-    angles seen = {.cosine = {.of = MP_NO_VALUE}, .sine = {.of = MP_NO_VALUE}};
+    angles seen = {
+        .cosine = {.of = MP_NO_VALUE}, .sine = {.of = MP_NO_VALUE}, .moved = {.of = MP_NO_VALUE}};
     const int32_t count = graph->node_count;
     for (int32_t n = 0; n < count; n++) {
         rotary m;

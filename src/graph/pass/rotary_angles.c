@@ -221,3 +221,29 @@ mp_status mp_angles_once(mp_graph *graph, int32_t like, int32_t value, mp_angles
     *out = seen->made;
     return MP_OK;
 }
+
+/* ---- angles of heads that are put first ---- */
+
+enum { RANK = 4 };
+
+bool mp_angles_can_move(const mp_graph *graph, int32_t angles) {
+    const int rank = mp_graph_rank(graph, angles);
+    return rank == 1 || (rank == RANK && mp_graph_dim(graph, angles, 2) == 1 &&
+                         mp_graph_dim(graph, angles, 3) > 0);
+}
+
+mp_status mp_angles_move(mp_graph *graph, int32_t like, mp_angles_seen *seen, int32_t *angles) {
+    const int32_t from = *angles, guard = graph->nodes[like].guard;
+    if (mp_graph_rank(graph, from) == 1) {
+        return MP_OK;
+    }
+    if (seen->of != from || seen->guard != guard) {
+        const int64_t dim[RANK] = {0, 1, -1, mp_graph_dim(graph, from, 3)};
+        int32_t made = MP_NO_VALUE;
+        MP_TRY(mp_graph_add_view(graph, like, graph->values[from].name, "Reshape", from, dim, RANK,
+                                 &made));
+        *seen = (mp_angles_seen){from, guard, made};
+    }
+    *angles = seen->made;
+    return MP_OK;
+}

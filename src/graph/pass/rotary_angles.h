@@ -20,4 +20,10 @@ typedef struct mp_angles_seen {
 mp_status mp_angles_once(mp_graph *graph, int32_t like, int32_t value, mp_angles_seen *seen,
                          int32_t *out);
 
+/* Whether angles of heads in rows are the same for all heads, so that a view of them is of heads
+ * that were put first. */
+bool mp_angles_can_move(const mp_graph *graph, int32_t angles);
+/* `*angles` become that view, for node `like`. The same of sorting. */
+mp_status mp_angles_move(mp_graph *graph, int32_t like, mp_angles_seen *seen, int32_t *angles);
+
 #endif

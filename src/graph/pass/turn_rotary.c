@@ -17,31 +17,6 @@
 
 enum { ANGLES = 2, RANK = 4, ATTRS_MAX = 16, INPUTS_MAX = 32 /* of an Attention */ };
 
-/* ---- angles ---- */
-
-/* Whether they are the same for all heads, so that a view can move their rows. */
-static bool can_move(const mp_graph *graph, int32_t angles) {
-    const int rank = mp_graph_rank(graph, angles);
-    return rank == 1 || (rank == RANK && mp_graph_dim(graph, angles, 2) == 1 &&
-                         mp_graph_dim(graph, angles, 3) > 0);
-}
-
-static mp_status move_rows(mp_graph *graph, int32_t n, mp_angles_seen *seen, int32_t *angles) {
-    const int32_t from = *angles, guard = graph->nodes[n].guard;
-    if (mp_graph_rank(graph, from) == 1) {
-        return MP_OK;
-    }
-    if (seen->of != from || seen->guard != guard) {
-        const int64_t dim[RANK] = {0, 1, -1, mp_graph_dim(graph, from, 3)};
-        int32_t made = MP_NO_VALUE;
-        MP_TRY(mp_graph_add_view(graph, n, graph->values[from].name, "Reshape", from, dim, RANK,
-                                 &made));
-        *seen = (mp_angles_seen){from, guard, made};
-    }
-    *angles = seen->made;
-    return MP_OK;
-}
-
 /* ---- the node ---- */
 
 /* The node that rotates `value` for its only reader, as heads lie in rows; or MP_NO_NODE. */
@@ -50,7 +25,7 @@ static int32_t find_rotated(const mp_graph *graph, int32_t value) {
     const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
     return v != NULL && mp_vertex_is_own(v, "RotaryHalves") && v->in_count == 3 &&
                    !mp_side_has_part(v, 0) && !mp_node_flag(&v->node, "turned", false) &&
-                   can_move(graph, v->in[1]) && can_move(graph, v->in[2]) &&
+                   mp_angles_can_move(graph, v->in[1]) && mp_angles_can_move(graph, v->in[2]) &&
                    mp_graph_reader(graph, value, NULL) != MP_NO_NODE
                ? n
                : MP_NO_NODE;
@@ -73,7 +48,7 @@ static mp_status turn(mp_graph *graph, int32_t r, mp_angles_seen seen[ANGLES], t
     out->node.attr_count = paired ? 2 : 1;
     memcpy(out->in, v->in, sizeof out->in);
     for (int i = 0; i < ANGLES; i++) {
-        MP_TRY(move_rows(graph, r, &seen[i], &out->in[1 + i]));
+        MP_TRY(mp_angles_move(graph, r, &seen[i], &out->in[1 + i]));
     }
     return MP_OK;
 }
