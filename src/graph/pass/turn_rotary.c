@@ -95,7 +95,8 @@ static mp_status turn_for_attention(mp_graph *graph, int32_t n, int i, mp_angles
     const int32_t rotated = v->in[i];
     const int32_t r = mp_side_is_turned(graph, v, i) ? find_rotated(graph, rotated) : MP_NO_NODE;
     int32_t out = MP_NO_VALUE;
-    if (r == MP_NO_NODE || !mp_rewrite_allowed(rewrites)) {
+    if (r == MP_NO_NODE || v->node.attr_count > ATTRS_MAX || v->in_count > INPUTS_MAX ||
+        !mp_rewrite_allowed(rewrites)) {
         return MP_OK;
     }
     const mp_tensor heads = {
