@@ -8,6 +8,7 @@
 enum {
     ARCH = 80,               /* whose tensor cores the kernel is written for */
     WIDTH = 8,               /* channels of a group come in so many */
+    WIDTH_MAX = 64,          /* of x; nobody has timed more */
     PART = 64,               /* channels of y of a part, at most: sums of a lane */
     NARROW = 32,             /* those of the instance with fewer registers */
     WORD = 4,                /* bytes that are read at once */
@@ -66,15 +67,19 @@ static bool cut(const mp_planner *p, const mp_conv *conv, mp_group_conv_args *a)
     return held(a) <= most;
 }
 
+/* Whether libraries lack kernels for so many channels of a group in x: powers of two they have. */
+static bool suits(int64_t width) {
+    return width % WIDTH == 0 && width <= WIDTH_MAX && !is_power_of_two(width);
+}
+
 bool mp_conv_groups_takes(const mp_planner *p, const mp_conv *conv) {
     const bool is_kept =
         conv->type == MP_F16 || conv->type == MP_BF16 || (conv->type == MP_F32 && conv->tf32);
     mp_group_conv_args a;
     return p->device->info.arch >= ARCH && is_kept && conv->channels_last && !conv->transposed &&
            conv->spatial == 2 && conv->groups > 1 && conv->align >= WORD &&
-           conv->in_channels / conv->groups % WIDTH == 0 &&
-           conv->out_channels / conv->groups % WIDTH == 0 &&
-           !is_power_of_two(conv->in_channels / conv->groups) && fits_int(conv) && cut(p, conv, &a);
+           suits(conv->in_channels / conv->groups) &&
+           conv->out_channels / conv->groups % WIDTH == 0 && fits_int(conv) && cut(p, conv, &a);
 }
 
 /* As many blocks as are there at once: each brings up weights. */
