@@ -2,8 +2,9 @@
  * in their names, into machine code for ARCH (90 for compute capability 9.0), on all cores. What
  * hardly a model has is left to be compiled when it is needed: double precision, a ninth of the
  * code, attention over paged caches and blocks, a fifteenth, mixtures of experts, the largest or
- * least of several inputs, and before 8.0, which computes it in float, bfloat16, and products of
- * rows of bytes, which it has not.
+ * least of several inputs. So is what no plan takes there: before 8.0 bfloat16, which is computed
+ * in float, products of rows of bytes and convolutions by tensor cores, and but for 9.0 what its
+ * groups of warps multiply.
  *
  * Each becomes FOLDER/<key>.cubin, by the key that src/device/cuda/cuda_ready.h looks for. A file
  * that is there is not made again. tools/ready_kernels.py calls this and packs the files. Needs
@@ -81,18 +82,25 @@ static bool make(const task *work, const mp_kernel_image *image) {
     return true;
 }
 
+static bool has_any(const char *name, const char *const *words, size_t count) {
+    bool has = false;
+    for (size_t i = 0; i < count; i++) {
+        has = has || strstr(name, words[i]) != NULL;
+    }
+    return has;
+}
+
 static bool is_wanted(const mp_kernel_image *image, const task *work) {
+    enum { NEWER = 80, GROUPS = 90 };
     static const char *const rare[] = {
         "_f64", "attention_blocks_", "attention_chosen_", "attention_paged_",
         "moe_", "fold_max_",         "fold_min_"};
-    enum { HAS_BOTH = 80 };
-    const bool is_newer =
-        strstr(image->name, "_bf16") != NULL || strstr(image->name, "integer_rows_") != NULL;
-    bool wanted = strstr(image->name, work->text) != NULL && (work->arch >= HAS_BOTH || !is_newer);
-    for (size_t i = 0; i < MP_COUNT_OF(rare); i++) {
-        wanted = wanted && strstr(image->name, rare[i]) == NULL;
-    }
-    return wanted;
+    static const char *const newer[] = {"_bf16", "integer_rows_", "conv_groups_", "conv_stem_"};
+    static const char *const groups[] = {"_wgmma_", "attention_group_", "attention_turns_"};
+    const char *name = image->name;
+    return strstr(name, work->text) != NULL && !has_any(name, rare, MP_COUNT_OF(rare)) &&
+           (work->arch >= NEWER || !has_any(name, newer, MP_COUNT_OF(newer))) &&
+           (work->arch == GROUPS || !has_any(name, groups, MP_COUNT_OF(groups)));
 }
 
 static void *run(void *context) {
