@@ -141,8 +141,8 @@ WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernel
                 cases_again=1, graphs_again=200)
 # What `make test` has of seeds, operations, kernels, operators, cases, faults and random graphs is enough here.
 PART = dataclasses.replace(
-    SOME, checked_modes="eager", addressed=5, addressed_cases=24, watched=10, raced=6, recompiled=6, instances=12,
-    threads_preset="clang-tsan", clang_preset="clang-tsan", tidied=4, emulated=6, lanes=36, passes=16, named=3,
+    SOME, checked_modes="eager", addressed=6, addressed_cases=32, watched=10, raced=7, recompiled=8, instances=12,
+    threads_preset="clang-tsan", clang_preset="clang-tsan", tidied=6, emulated=6, lanes=48, passes=16, named=3,
     wheels="aarch64", versions=("--sample", "240", "--versions", "1.26.0"))
 
 
