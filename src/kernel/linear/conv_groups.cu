@@ -225,34 +225,6 @@ K_FN void g_add_residual(const mp_group_conv_args *a, const g_share *s, int32_t 
     }
 }
 
-/* Some at a time, which come to the front in turn, to have one copy of what follows. */
-K_FN void g_activate(const mp_group_conv_args *a, g_sums *sums) {
-    enum { SOME = 8 };
-    if (a->activation == K_ACTIVATE_NONE) {
-        return;
-    }
-    if (a->activation == K_ACTIVATE_RELU) {
-        K_UNROLL
-        for (int32_t k = 0; k < SUMS; k++) {
-            sums->of[k] = sums->of[k] < 0 ? 0 : sums->of[k];
-        }
-        return;
-    }
-    K_ONE_COPY
-    for (int32_t turn = 0; turn < SUMS / SOME; turn++) {
-        float made[SOME];
-        K_UNROLL
-        for (int32_t k = 0; k < SOME; k++) {
-            made[k] = sums->of[k];
-        }
-        c_activate_some(a->activation, a->alpha, a->beta, made, SOME);
-        K_UNROLL
-        for (int32_t k = 0; k < SUMS; k++) {
-            sums->of[k] = k + SOME < SUMS ? sums->of[k + SOME] : made[k + SOME - SUMS];
-        }
-    }
-}
-
 K_FN void g_store(const mp_group_conv_args *a, const g_share *s, int32_t pixel,
                   const g_sums *sums) {
     K_UNROLL
@@ -292,7 +264,7 @@ K_BLOCK_KERNEL_LATE_OF(K_GROUP_LANES, 4, mp_group_conv_args, args) {
         if (args.residual != 0) {
             g_add_residual(&args, &share, pixel, &sums);
         }
-        g_activate(&args, &sums);
+        c_activate_turning(args.activation, args.alpha, args.beta, sums.of, SUMS);
         g_store(&args, &share, pixel, &sums);
     }
 }

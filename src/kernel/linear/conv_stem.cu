@@ -90,35 +90,6 @@ K_FN void s_add(const mp_stem_args *a, const s_held *held, int32_t group, s_sums
 
 /* ---- what becomes of them ---- */
 
-/* Some at a time, which come to the front in turn, to have one copy of what follows. */
-K_FN void s_activate(const mp_stem_args *a, s_sums *sums) {
-    enum { SOME = 8 };
-    if (a->activation == K_ACTIVATE_NONE) {
-        return;
-    }
-    if (a->activation == K_ACTIVATE_RELU) {
-        K_UNROLL
-        for (int32_t k = 0; k < SUMS; k++) {
-            sums->of[k] = sums->of[k] < 0 ? 0 : sums->of[k];
-        }
-        return;
-    }
-    K_ONE_COPY
-    for (int32_t turn = 0; turn < SUMS / SOME; turn++) {
-        float made[SOME];
-        K_UNROLL
-        for (int32_t k = 0; k < SOME; k++) {
-            made[k] = sums->of[k];
-        }
-        c_activate_four(a->activation, a->alpha, a->beta, made);
-        c_activate_four(a->activation, a->alpha, a->beta, made + 4);
-        K_UNROLL
-        for (int32_t k = 0; k < SUMS; k++) {
-            sums->of[k] = k + SOME < SUMS ? sums->of[k + SOME] : made[k + SOME - SUMS];
-        }
-    }
-}
-
 /* 16 aligned bytes at once: left to itself the compiler stores some by words. */
 K_FN void s_put_four(void *to, const uint32_t *word) {
 #if K_PTX
@@ -235,7 +206,7 @@ K_FN void s_make(const mp_stem_args *a, const s_held *held, int32_t i) {
         s_sums sums;
         s_begin(held, group, &sums);
         s_add(a, held, group, &sums);
-        s_activate(a, &sums);
+        c_activate_turning(a->activation, a->alpha, a->beta, sums.of, SUMS);
         s_store(a, &t, group, &sums);
     }
     __syncthreads(); /* before the next tile is held */

@@ -63,6 +63,36 @@ K_FN void c_activate_some(int32_t activation, float alpha, float beta, TC *x, in
 }
 #undef C_SOME
 
+/* All sums of a lane, a multiple of eight: some at a time, which come to the front in turn, to have
+ * one copy of what is looked up. */
+K_FN void c_activate_turning(int32_t activation, float alpha, float beta, float *sums,
+                             int32_t count) {
+    enum { SOME = 8 };
+    if (activation == K_ACTIVATE_NONE) {
+        return;
+    }
+    if (activation == K_ACTIVATE_RELU) {
+        K_UNROLL
+        for (int32_t k = 0; k < count; k++) {
+            sums[k] = sums[k] < 0 ? 0 : sums[k];
+        }
+        return;
+    }
+    K_ONE_COPY
+    for (int32_t turn = 0; turn < count / SOME; turn++) {
+        TC made[SOME];
+        K_UNROLL
+        for (int32_t k = 0; k < SOME; k++) {
+            made[k] = sums[k];
+        }
+        c_activate_some(activation, alpha, beta, made, SOME);
+        K_UNROLL
+        for (int32_t k = 0; k < count; k++) {
+            sums[k] = k + SOME < count ? sums[k + SOME] : (float)made[k + SOME - count];
+        }
+    }
+}
+
 K_FN void c_activate_four(int32_t activation, float alpha, float beta, TC *x) {
     c_activate_some(activation, alpha, beta, x, 4);
 }
