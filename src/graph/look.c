@@ -385,6 +385,19 @@ bool mp_graph_axis_is(const mp_graph *graph, int32_t n, int axis) {
     return given == axis || (given < 0 && given + mp_graph_rank(graph, v->out[0]) == axis);
 }
 
+int32_t mp_graph_before_last(const mp_graph *graph, int32_t value) {
+    const int32_t n = mp_graph_maker(graph, value, "Unsqueeze");
+    int64_t axes[MP_RANK_MAX];
+    int count = 0;
+    if (n == MP_NO_NODE || !mp_graph_ints(graph, &graph->nodes[n], "axes", 1, axes, &count) ||
+        count != 1) {
+        return MP_NO_VALUE;
+    }
+    const int32_t from = graph->nodes[n].in[0];
+    const int rank = mp_graph_rank(graph, from);
+    return rank >= 0 && (axes[0] == -1 || axes[0] == rank) ? from : MP_NO_VALUE;
+}
+
 /* Operators that give elements of their first input. */
 static bool moves(const mp_vertex *v) {
     static const char *const names[] = {"Transpose", "Reshape", "Expand", "Unsqueeze", "Squeeze",

@@ -61,6 +61,8 @@ int64_t mp_graph_dim(const mp_graph *graph, int32_t value, int d);
 /* Whether the attribute axis of node `n`, which is 0 where it is left out, is this dimension of its
  * output. */
 bool mp_graph_axis_is(const mp_graph *graph, int32_t n, int axis);
+/* What an Unsqueeze puts a dimension of 1 behind, and only that; else MP_NO_VALUE. */
+int32_t mp_graph_before_last(const mp_graph *graph, int32_t value);
 /* Whether dimension `d` of `a` is known to be dimension `e` of `b`, as a number or by its name. */
 bool mp_graph_same_dim(const mp_graph *graph, int32_t a, int d, int32_t b, int e);
 /* Elements of a list of integers that a shape is made of; or MP_DIM_UNKNOWN. */

@@ -352,7 +352,8 @@ DEVICE_TEST(attention_mma_by_turns) {
     check_attention(device, &a);
 }
 
-DEVICE_TEST(attention_mma_by_turns_where_causal) {
+/* Causal ones of as many rows, by blocks of one group. */
+DEVICE_TEST(attention_mma_of_short_heads_where_causal) {
     attention a = {.batch = 3,
                    .heads = 48,
                    .kv_heads = 48,

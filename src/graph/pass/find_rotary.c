@@ -44,17 +44,6 @@ static int32_t turned_of(const mp_graph *graph, int32_t value) {
                : MP_NO_VALUE;
 }
 
-/* What an Unsqueeze gives one dimension more, its last one; or MP_NO_VALUE. */
-static int32_t before_last(const mp_graph *graph, int32_t value) {
-    const int32_t n = mp_graph_maker(graph, value, "Unsqueeze");
-    int64_t axes[MP_RANK_MAX];
-    int count = 0;
-    return n != MP_NO_NODE && mp_graph_ints(graph, &graph->nodes[n], "axes", 1, axes, &count) &&
-                   count == 1 && (axes[0] == -1 || axes[0] == 4)
-               ? graph->nodes[n].in[0]
-               : MP_NO_VALUE;
-}
-
 /* Whether the Reshape of `stacked`, which has x's dimensions but for the last one in halves and
  * behind it a 2, gives x's: with three of them the same the fourth is, too. */
 static bool gives_back(const mp_graph *graph, const mp_vertex *reshape, int32_t x) {
@@ -83,9 +72,9 @@ static int32_t turned_pairs_of(const mp_graph *graph, int32_t value) {
     if (n == MP_NO_NODE || graph->nodes[n].in_count != 2 || (axis != -1 && axis != 4)) {
         return MP_NO_VALUE;
     }
-    const int32_t first = before_last(graph, graph->nodes[n].in[0]);
+    const int32_t first = mp_graph_before_last(graph, graph->nodes[n].in[0]);
     const int32_t negated = mp_graph_maker(graph, first, "Neg");
-    const int32_t second = before_last(graph, graph->nodes[n].in[1]);
+    const int32_t second = mp_graph_before_last(graph, graph->nodes[n].in[1]);
     int32_t x = MP_NO_VALUE, same = MP_NO_VALUE;
     return negated != MP_NO_NODE &&
                    mp_cut_is_every_second(graph, graph->nodes[negated].in[0], true, &x) &&

@@ -85,20 +85,6 @@ static bool follow_axis(const mp_graph *graph, const mp_vertex *v, int *axis) {
     return true;
 }
 
-/* What the node, an Unsqueeze, puts a dimension of 1 behind; else MP_NO_VALUE. */
-static int32_t before_last(const mp_graph *graph, int32_t value) {
-    const int32_t n = mp_graph_maker(graph, value, "Unsqueeze");
-    int64_t axes[MP_RANK_MAX];
-    int count = 0;
-    if (n == MP_NO_NODE || !mp_graph_ints(graph, &graph->nodes[n], "axes", 1, axes, &count) ||
-        count != 1) {
-        return MP_NO_VALUE;
-    }
-    const int32_t from = graph->nodes[n].in[0];
-    const int rank = mp_graph_rank(graph, from);
-    return rank >= 0 && (axes[0] == -1 || axes[0] == rank) ? from : MP_NO_VALUE;
-}
-
 /* Whether the node, an Expand or a Tile, or a Concat of twice the same, gives each element twice:
  * its last dimension was 1 and becomes 2. `rank`: its result's. */
 static bool gives_twice(const mp_graph *graph, const mp_vertex *v, int rank) {
@@ -121,8 +107,9 @@ static int32_t twice_of(const mp_graph *graph, int32_t value) {
     const int32_t r = mp_graph_maker(graph, value, "Reshape");
     const int32_t n =
         r != MP_NO_NODE ? mp_graph_maker(graph, graph->nodes[r].in[0], NULL) : MP_NO_NODE;
-    const int32_t from =
-        n != MP_NO_NODE ? before_last(graph, mp_vertex_in(&graph->nodes[n], 0)) : MP_NO_VALUE;
+    const int32_t from = n != MP_NO_NODE
+                             ? mp_graph_before_last(graph, mp_vertex_in(&graph->nodes[n], 0))
+                             : MP_NO_VALUE;
     const int64_t length = mp_graph_dim(graph, value, -1);
     const bool whole = length > 0 && length % 2 == 0; /* pairs */
     return from != MP_NO_VALUE && whole &&

@@ -50,15 +50,9 @@ static bool read(const mp_paged *r, asked *out) {
                         .head_size = size,
                         .v_head_size = of->v_head_size,
                         .rule = mp_paged_rule(r, rows, r->keys_most),
-                        .mask = MP_NOWHERE,
                         .lengths = r->past,
                         .sink = r->sink,
-                        .padding = MP_NOWHERE,
-                        .debug = MP_NOWHERE,
                         .debug_mode = MP_DEBUG_NONE,
-                        .beams_of = MP_NOWHERE,
-                        .block_starts = MP_NOWHERE,
-                        .block_columns = MP_NOWHERE,
                         .pages = &out->pages,
                         .table = r->table};
     a->k.ref = r->cache[0];

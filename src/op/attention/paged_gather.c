@@ -120,15 +120,9 @@ static mp_attention attention_of(const mp_paged *r, const sizes *s, const mp_ref
                           .head_size = size,
                           .v_head_size = size,
                           .rule = mp_paged_rule(r, s->rows, s->keys),
-                          .mask = MP_NOWHERE,
                           .lengths = lengths,
                           .sink = r->sink,
-                          .padding = MP_NOWHERE,
-                          .debug = MP_NOWHERE,
-                          .debug_mode = MP_DEBUG_NONE,
-                          .beams_of = MP_NOWHERE,
-                          .block_starts = MP_NOWHERE,
-                          .block_columns = MP_NOWHERE};
+                          .debug_mode = MP_DEBUG_NONE};
 }
 
 mp_status mp_plan_paged_gathered(mp_planner *p, const mp_paged *r) {
