@@ -185,3 +185,33 @@ DEVICE_TEST(transpose_in_every_order) {
         }
     }
 }
+
+/* Many elements whose dimensions are short, so that boxes of several are moved; prime ones do not
+ * divide, the long prime one goes element by element. */
+DEVICE_TEST(transpose_of_short_dimensions) {
+    check_every_width(device, 5, (const int64_t[]){64, 2, 2, 9, 17}, (const int[]){0, 3, 1, 4, 2});
+    check_every_width(device, 6, (const int64_t[]){2, 8, 9, 12, 2, 6},
+                      (const int[]){0, 1, 4, 2, 5, 3});
+    check_every_width(device, 6, (const int64_t[]){7, 4, 5, 6, 7, 6},
+                      (const int[]){5, 4, 3, 2, 1, 0});
+    check_every_width(device, 3, (const int64_t[]){5, 3571, 3}, (const int[]){1, 0, 2});
+    check_every_width(device, 3, (const int64_t[]){1783, 5, 3}, (const int[]){2, 1, 0});
+    check_every_width(device, 4, (const int64_t[]){3, 8209, 2, 2}, (const int[]){3, 0, 2, 1});
+    check_order(device, MP_F16, 4, (const int64_t[]){40, 4, 8, 16}, (const int[]){0, 3, 2, 1}, 1);
+    for (int k = 0; k < 60; k++) {
+        int64_t dims[6];
+        int order[6];
+        int64_t count = 1;
+        for (int d = 0; d < 6; d++) {
+            dims[d] = d < 5 ? 2 + below(8) : 20000 / count + 1 + below(4);
+            count *= dims[d];
+            const int64_t other = below(d + 1);
+            order[d] = order[other];
+            order[other] = d;
+        }
+        const int64_t last = below(6), long_one = dims[5];
+        dims[5] = dims[last];
+        dims[last] = long_one;
+        check_order(device, widths[below(4)], 6, dims, order, (int)below(3) / 2);
+    }
+}

@@ -57,6 +57,25 @@ typedef struct mp_deinterleave_args {
     k_layout packs; /* not wide; view 0: x, view 1: out, its first plane */
 } mp_deinterleave_args;
 
+#define K_BOX_PACK(bytes) (16 / (bytes))
+/* Elements between those that a warp's lanes, each of them a line of 128 bytes further, would find
+ * in one bank of shared memory. */
+#define K_BOX_LINE(bytes) (128 / (bytes))
+#define K_BOX_GAP(bytes)  ((bytes) < 4 ? 4 / (bytes) : 1)
+
+/* Boxes of as many elements each, read in the order of x and written in that of out. */
+typedef struct mp_box_copy_args {
+    const void *x;
+    void *out;
+    int64_t boxes;
+    uint32_t size;       /* elements of a box */
+    int32_t reads_packs; /* of neighbours in x, all aligned */
+    int32_t writes_packs;
+    k_layout box;   /* not wide, like the others; view 0: x, view 1: out */
+    k_layout read;  /* of one; view 0: x */
+    k_layout write; /* of one; view 0: its place among those read, view 1: out */
+} mp_box_copy_args;
+
 /* At most 4 KiB of arguments reach a kernel. */
 enum { K_PARTS_MAX = 32 };
 

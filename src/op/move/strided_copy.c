@@ -1,10 +1,12 @@
 /* strided_copy.c - the step that copies between two layouts: as one run of bytes, by tiles where
  * neighbours in the source are not those in the target, taken apart where few of them lie in turns,
- * rows that repeat read once, or element by element, in the largest units that fit.
+ * by boxes where dimensions are short, rows that repeat read once, or element by element, in the
+ * largest units that fit.
  * Kernels: move/strided_copy.cu, move/transpose.cu, move/repeat.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/move/strided_copy.h"
 #include "kernel/move/move_args.h"
+#include "op/move/box_copy.h"
 #include "op/move/deinterleave_steps.h"
 
 #include <string.h>
@@ -78,6 +80,13 @@ static int crossed_dimension(const mp_space *space) {
         }
     }
     return -1;
+}
+
+/* Whether tiles of these two dimensions are read and written in runs that memory serves well. */
+static bool runs_are_long(const mp_space *space, int crossed, size_t size) {
+    enum { LEAST = 64 };
+    return space->dim[crossed] * (int64_t)size >= LEAST &&
+           space->dim[space->rank - 1] * (int64_t)size >= LEAST;
 }
 
 /* Squares along a dimension as a power of two, as far as it needs them; two at least. */
@@ -191,16 +200,21 @@ static mp_status plan_part(mp_planner *p, const mp_space *space, size_t size, mp
         args.count *= space->dim[d];
     }
     const int crossed = crossed_dimension(space);
+    mp_deinterleave apart;
+    if (crossed < 0 && mp_deinterleave_of(p, space, size, from, to, &apart)) {
+        return mp_plan_deinterleave(p, &apart);
+    }
+    mp_box_copy_args box;
+    if ((crossed < 0 || !runs_are_long(space, crossed, size)) &&
+        mp_box_copy_of(p, space, size, from, to, &box)) {
+        return mp_plan_box_copy(p, &box, size, from, to);
+    }
     if (crossed >= 0) {
         mp_transpose_args tiles;
         MP_TRY(tiles_of(space, crossed, K_SQUARE_SIDE((int64_t)size), &tiles));
         if (!tiles.tiles.wide) {
             return plan_tiles(p, &tiles, size, from, to);
         }
-    }
-    mp_deinterleave apart;
-    if (mp_deinterleave_of(p, space, size, from, to, &apart)) {
-        return mp_plan_deinterleave(p, &apart);
     }
     mp_repeat_args repeat;
     if (repeats_rows(space, size, &repeat)) {
