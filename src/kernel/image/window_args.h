@@ -71,6 +71,9 @@ typedef struct mp_roi_pool_args {
     int32_t unused;
 } mp_roi_pool_args;
 
+/* Boxes whose overlaps are bits of one word. */
+enum { K_NMS_WORD = 64 };
+
 /* boxes is [batches][count][4], scores is [batches][classes][count]. A list is what is selected of
  * one class of one image. */
 typedef struct mp_nms_args {
@@ -79,7 +82,10 @@ typedef struct mp_nms_args {
     int32_t *picked; /* `most` of each list, in order */
     int64_t *starts; /* of each list; how many are selected, later how many lie before it */
     int64_t *out;    /* batch, class, box of each that is selected */
-    int64_t lists, classes, count;
+    int32_t *order;  /* of each list, the best first; -1: may not be selected */
+    float *sorted;   /* in that order: the lower corner and the higher */
+    uint64_t *bits;  /* of each list and box in that order, `words`: which behind it overlap it */
+    int64_t lists, classes, count, words;
     int64_t most;  /* of a list */
     int64_t found; /* of all, once it is known */
     float overlap, threshold;

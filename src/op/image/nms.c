@@ -1,6 +1,9 @@
 /* nms.c - NonMaxSuppression: the best boxes of each class that do not overlap better ones. How many
  * that are depends on data, so they are selected first and written once the count is known.
- * Kernels: image/nms_select.cu, image/nms_write.cu, move/compact_scan.cu.
+ * Long lists are sorted and all their overlaps found side by side, of others the best box is sought
+ * again and again.
+ * Kernels: image/nms_select.cu, image/nms_order.cu, image/nms_overlaps.cu, image/nms_pick.cu,
+ * image/nms_write.cu, move/compact_scan.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/window_args.h"
 #include "kernel/move/indexed_args.h"
@@ -65,7 +68,8 @@ static mp_status read_inputs(const mp_planner *p, mp_nms_args *args) {
     }
     *args = (mp_nms_args){.lists = scores->dim[0] * scores->dim[1],
                           .classes = scores->dim[1],
-                          .count = scores->dim[2]};
+                          .count = scores->dim[2],
+                          .words = MP_CEIL_DIV(scores->dim[2], K_NMS_WORD)};
     return read_limits(p, args);
 }
 
@@ -82,11 +86,55 @@ static mp_status lay_out(const mp_nms_args *args, kept_layout *out) {
     return MP_OK;
 }
 
+/* Whether overlaps of all boxes are found at once: each that is selected would be a round through
+ * the list, and the bits of all fit. */
+static bool is_sorted_first(const mp_nms_args *args) {
+    enum { ROUNDS = 16, COUNT = 1 << 14, BYTES = 64 << 20 };
+    return args->most > ROUNDS && args->count > ROUNDS && args->count <= COUNT &&
+           args->lists <= BYTES / (args->count * args->words * (int64_t)sizeof(uint64_t));
+}
+
+static mp_status plan_sorted(mp_planner *p, const mp_nms_args *args, mp_ref picked, mp_ref starts) {
+    enum { ORDER_LANES = 128, PICK_LANES = 256, CORNERS = 4 };
+    const int64_t boxes = args->lists * args->count;
+    mp_ref order = MP_NOWHERE, sorted = MP_NOWHERE, bits = MP_NOWHERE;
+    const mp_kernel *sort = NULL, *compare = NULL, *pick = NULL;
+    MP_TRY(mp_plan_scratch(p, (size_t)boxes * sizeof(int32_t), &order));
+    MP_TRY(mp_plan_scratch(p, (size_t)boxes * CORNERS * sizeof(float), &sorted));
+    MP_TRY(mp_plan_scratch(p, (size_t)(boxes * args->words) * sizeof(uint64_t), &bits));
+    MP_TRY(mp_plan_kernel(p, &sort, "nms_order"));
+    MP_TRY(mp_plan_kernel(p, &compare, "nms_overlaps"));
+    MP_TRY(mp_plan_kernel(p, &pick, "nms_pick"));
+    MP_TRY(MP_LAUNCH(p, sort, mp_plan_grid_rows(p, boxes, ORDER_LANES), *args,
+                     MP_BIND(mp_nms_args, boxes, MP_IN(0)), MP_BIND(mp_nms_args, scores, MP_IN(1)),
+                     MP_BIND(mp_nms_args, order, order), MP_BIND(mp_nms_args, sorted, sorted)));
+    MP_TRY(MP_LAUNCH(p, compare, mp_plan_grid(p, boxes * args->words, 1), *args,
+                     MP_BIND(mp_nms_args, order, order), MP_BIND(mp_nms_args, sorted, sorted),
+                     MP_BIND(mp_nms_args, bits, bits)));
+    mp_grid grid = mp_plan_grid_rows(p, args->lists, PICK_LANES);
+    grid.shared_bytes = (uint32_t)((size_t)(K_NMS_WORD + 1 + args->words) * sizeof(uint64_t));
+    return MP_LAUNCH(p, pick, grid, *args, MP_BIND(mp_nms_args, order, order),
+                     MP_BIND(mp_nms_args, bits, bits), MP_BIND(mp_nms_args, picked, picked),
+                     MP_BIND(mp_nms_args, starts, starts));
+}
+
+static mp_status plan_in_rounds(mp_planner *p, const mp_nms_args *args, mp_ref picked,
+                                mp_ref starts) {
+    mp_ref gone = MP_NOWHERE;
+    const mp_kernel *select = NULL;
+    MP_TRY(mp_plan_scratch(p, (size_t)(args->lists * args->count), &gone));
+    MP_TRY(mp_plan_kernel(p, &select, "nms_select"));
+    return MP_LAUNCH(p, select, mp_plan_grid_rows(p, args->lists, LANES), *args,
+                     MP_BIND(mp_nms_args, boxes, MP_IN(0)), MP_BIND(mp_nms_args, scores, MP_IN(1)),
+                     MP_BIND(mp_nms_args, gone, gone), MP_BIND(mp_nms_args, picked, picked),
+                     MP_BIND(mp_nms_args, starts, starts));
+}
+
 static mp_status plan_nms(mp_planner *p) {
     mp_nms_args args;
     kept_layout at;
-    mp_ref kept = MP_NOWHERE, gone = MP_NOWHERE;
-    const mp_kernel *select = NULL, *scan = NULL;
+    mp_ref kept = MP_NOWHERE;
+    const mp_kernel *scan = NULL;
     MP_TRY(read_inputs(p, &args));
     MP_TRY(lay_out(&args, &at));
     MP_TRY(mp_plan_scratch(p, at.size, &kept));
@@ -95,16 +143,12 @@ static mp_status plan_nms(mp_planner *p) {
         return mp_plan_fill(p, kept, 0, 1, sizeof(int64_t));
     }
     const mp_compact_args total = {.tiles = args.lists};
-    MP_TRY(mp_plan_scratch(p, (size_t)(args.lists * args.count), &gone));
-    MP_TRY(mp_plan_kernel(p, &select, "nms_select"));
+    const mp_ref picked = mp_ref_at(kept, at.picked), starts = mp_ref_at(kept, at.starts);
+    MP_TRY(is_sorted_first(&args) ? plan_sorted(p, &args, picked, starts)
+                                  : plan_in_rounds(p, &args, picked, starts));
     MP_TRY(mp_plan_kernel(p, &scan, "compact_scan"));
-    MP_TRY(MP_LAUNCH(p, select, mp_plan_grid_rows(p, args.lists, LANES), args,
-                     MP_BIND(mp_nms_args, boxes, MP_IN(0)), MP_BIND(mp_nms_args, scores, MP_IN(1)),
-                     MP_BIND(mp_nms_args, gone, gone),
-                     MP_BIND(mp_nms_args, picked, mp_ref_at(kept, at.picked)),
-                     MP_BIND(mp_nms_args, starts, mp_ref_at(kept, at.starts))));
     return MP_LAUNCH(p, scan, ((mp_grid){.blocks = 1, .lanes = SCAN_LANES}), total,
-                     MP_BIND(mp_compact_args, starts, mp_ref_at(kept, at.starts)),
+                     MP_BIND(mp_compact_args, starts, starts),
                      MP_BIND(mp_compact_args, total, kept));
 }
 

@@ -42,6 +42,16 @@ case("NonMaxSuppression", [D(np.zeros((1, 0, 4)), "float"), D(np.zeros((1, 2, 0)
 many = generator.uniform(0, 100, (1, 3000, 2))
 MANY = [D(np.concatenate([many, many + 4], axis=2), "float"), D(generator.uniform(-1, 1, (1, 2, 3000)), "float")]
 case("NonMaxSuppression", [*MANY, K([3000]), K([0.1], "float")], F32, (11,), note="thousands")
+for count in (17, 64, 65, 128, 300):  # sorted first, 64 at a time; some scores are alike, some are none
+    low = generator.uniform(0, 30, (2, count, 2))
+    some = np.round(generator.uniform(-1, 1, (2, 3, count)), 1)
+    boxes, some = D(np.concatenate([low, low + 9], axis=2), "float"), D(some, "float")
+    none = D(np.where(np.arange(count) % 5 == 0, np.nan, some.values), "float")
+    for most in (17, count):
+        case("NonMaxSuppression", [boxes, none, K([most]), K([0.2], "float"), K([-0.3], "float")], F32, (11,),
+             note=f"{most} of {count}")
+    case("NonMaxSuppression", [boxes, some, K([count]), K([0.3], "float")], F32, (11,), center_point_box=1,
+         note=f"{count} about centres")
 
 # ---- windows ----
 for attrs, (out_h, out_w) in (
