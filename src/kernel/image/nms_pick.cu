@@ -1,5 +1,6 @@
-/* nms_pick.cu - one block a list: 64 boxes in their order at a time, which of them are selected,
- * and what these take out of those that follow. SPDX-License-Identifier: Apache-2.0 */
+/* nms_pick.cu - one block a list: 64 boxes in their order at a time, which of them are selected, and
+ * what these take out of those that follow.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/nms_box.h"
 
 enum { AHEAD = 8 }; /* words that a lane has on their way at once */
