@@ -1,5 +1,4 @@
-/* nms_pick.cu - one block a list: 64 boxes in their order at a time, which of them are selected, and
- * what these take out of those that follow.
+/* nms_pick.cu - one block a list: which boxes are selected, 64 at a time, and what those take out.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/nms_box.h"
 

@@ -31,9 +31,10 @@ mp_status mp_depthwise_turn(mp_planner *p, mp_dtype type, const mp_shape *w, mp_
 static bool in_tiles(const mp_conv *conv) {
     enum { LINES = 32 };
     const int64_t size = conv->kernel[0], stride = conv->stride[0];
+    const int64_t largest = stride == 1 ? 13 : stride == 2 ? 7 : 0; /* that kernels are made for */
     return size == conv->kernel[1] && stride == conv->stride[1] && conv->dilation[0] == 1 &&
-           conv->dilation[1] == 1 && (size == 3 || size == 5 || size == 7) &&
-           (stride == 1 || stride == 2) && conv->in[1] <= INT32_MAX / LINES / conv->in_channels;
+           conv->dilation[1] == 1 && size % 2 == 1 && size >= 3 && size <= largest &&
+           conv->in[1] <= INT32_MAX / LINES / conv->in_channels;
 }
 
 static mp_status find_kernel(mp_planner *p, const mp_conv *conv, const mp_kernel **out) {

@@ -47,6 +47,14 @@ def nhwc_fused_conv(x, w, bias=None, residual=None, activation="", activation_pa
     return [ACTIVATIONS[activation](made if residual is None else made + residual)]
 
 
+for size in (5, 7, 9, 11, 13):  # tiles of large windows, whole and in part
+    for channels in (24, 21):
+        pads = [size // 2, 0, size // 2 - 1, size // 2 + 2]
+        wide = lambda *x, group=channels, pads=pads, **_: nhwc_conv(*x, group=group, pads=pads)  # noqa: E731
+        case("NhwcConv", [last((2, channels, 19, 17)), last((channels, 1, size, size)), R((channels,))], IEEE, slack=8,
+             reference=wide, group=channels, pads=pads, note=f"{channels} by {size} x {size}", **MS)
+
+
 for attrs in (
     {},
     {"strides": [2, 2], "pads": [1, 1, 1, 1]},
