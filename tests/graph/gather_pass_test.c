@@ -46,3 +46,46 @@ DEVICE_TEST(turned_gathers_keep_results) {
                    "const i i64[2,2,3] = 0 3 1 2 2 0 3 3 3 0 0 1\n" PICKED("-1", "0,2,1"),
                    (mp_shape[]){SHAPE(1, 3, 8), SHAPE(2, 8, 4)}, 1e-4, 1);
 }
+
+/* ---- rows of several tables side by side ---- */
+
+#define IDS "input x f32[?,1,2]\ninput ids i64[?,3]\ninput own i64[?]\n"
+#define TABLES                                                     \
+    "const t f32[3,2] = 0 1 2 3 4 5\nconst u f32[2,2] = 6 7 8 9\n" \
+    "const w f32[2,2] = 10 11 12 13\n"
+#define ROWS                                                                 \
+    "const zero i64[] = 0\nconst last i64[] = -1\n" TABLES                   \
+    "i0 = Gather-13 (ids, zero) axis=1\ni1 = Gather-13 (ids, last) axis=1\n" \
+    "a = Gather-13 (t, i0)\nb = Gather-13 (u, i1) axis=0\nc = Gather-13 (w, own)\n"
+#define APART                                                          \
+    IDS "const axes i64[1] = 1\n" ROWS "a1 = Unsqueeze-13 (a, axes)\n" \
+        "b1 = Unsqueeze-13 (b, axes)\nc1 = Unsqueeze-13 (c, axes)\n"   \
+        "y = Concat-13 (x, a1, b1, c1) \"join\" axis=1\noutput y\n"
+#define FLAT(axis)                                                                              \
+    "input ids i64[?,3]\ninput own i64[?]\n" ROWS "y = Concat-13 (a, b, c) \"join\" axis=" axis \
+    "\noutput y\n"
+
+TEST(graph_pass_join_lookups) {
+    check(NULL, APART,
+          IDS TABLES "join = millpond.TableRows-1 (t, u, w, ids, ids, own) \"join\" "
+                     "columns=[0,2,-1] flat=0\n"
+                     "y = Concat-13 (x, join) \"join\" axis=1\noutput y\n",
+          1);
+    check(NULL, FLAT("-1"),
+          "input ids i64[?,3]\ninput own i64[?]\n" TABLES
+          "y = millpond.TableRows-1 (t, u, w, ids, ids, own) \"join\" columns=[0,2,-1] flat=1\n"
+          "output y\n",
+          1);
+}
+
+TEST(graph_pass_join_lookups_leaves_what_does_not_fit) {
+    LEFT_ALONE(NULL, FLAT("0"));
+    LEFT_ALONE(NULL, FLAT("1") "output b\n");
+    LEFT_ALONE("-join_lookups", FLAT("1"));
+}
+
+DEVICE_TEST(joined_lookups_keep_results) {
+    const mp_shape in[] = {SHAPE(4, 1, 2), SHAPE(4, 3), SHAPE(4)};
+    pass_check_run(device, APART, in, 0, 1);
+    pass_check_run(device, FLAT("1"), in + 1, 0, 1);
+}

@@ -15,6 +15,28 @@ typedef struct mp_gather_args {
     k_layout layout;  /* of o, j, i; view 0: x at index 0, view 1: indices */
 } mp_gather_args;
 
+/* At most 4 KiB of arguments reach a kernel. */
+enum { K_TABLES_MAX = 64 };
+
+typedef struct k_table {
+    const void *x, *indices;
+    int64_t rows;
+    int64_t step;   /* from one index to the next */
+    int32_t column; /* the first of them */
+} k_table;
+
+/* out[l * pitch + first + t * inner + i] = table t[its indices[l * step + column]][i]; a negative
+ * index counts from the end. */
+typedef struct mp_table_rows_args {
+    void *out;
+    int64_t count; /* of all elements, below 2^31 */
+    int64_t inner; /* of a row */
+    int64_t pitch, first;
+    int32_t tables;
+    k_divider by_inner, by_tables;
+    k_table table[K_TABLES_MAX];
+} mp_table_rows_args;
+
 /* A walk over elements, each of which names an element of another tensor by an index of `depth`
  * parts: the one at view 0 of the layout plus the sum of part[d] * stride[d]. */
 typedef struct k_indexed {
