@@ -529,6 +529,17 @@ def decoder_mlp(kind, width=48):
     return m.finish(m("Add", total, m.linear(active, 2 * width, width, bias=False)))
 
 
+def parallel(kind, width=64):
+    """Layers beside each other, whose results are added to what both were made of, and normalised."""
+    m = Model(kind, opset=16)
+    x = m.input("x", "batch", "length", width)
+    for _ in range(2):
+        normal = normed(m, x, width)
+        left, right = (m.linear(m("Relu", m.linear(normal, width, 2 * width)), 2 * width, width) for _ in range(2))
+        x = m("Add", m("Add", left, right), x)
+    return m.finish(normed(m, x, width), x)
+
+
 def conv_block(kind, channels=16):
     """Two convolutions with batch normalisation, a residual and activations, as a classifier has them."""
     m = Model(kind)

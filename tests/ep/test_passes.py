@@ -20,8 +20,8 @@ ROUNDS = 3
 ROTATED = ("phi", "neox") if ORT >= (1, 31) else ("phi",)
 ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo", "phi", "qwen3", "neox", "einsum", "bloom",
              "gptj", "gptj_whole")
-MODELS = (*ATTENTION, "shared", "encoder_mlp", "decoder_mlp", "conv_block", "classifier", "swin", "whisper",
-          "multihead", "dense", "geglu", "pixels", "windows", "units", "batch_normed", "deberta",
+MODELS = (*ATTENTION, "shared", "encoder_mlp", "decoder_mlp", "parallel", "conv_block", "classifier", "swin",
+          "whisper", "multihead", "dense", "geglu", "pixels", "windows", "units", "batch_normed", "deberta",
           "deberta_known")
 
 
@@ -222,6 +222,12 @@ def test_norms_and_activations_become_one_operator_each():
             assert text.count("= millpond.NormMatMul-1") == 1, text
             assert text.count("= millpond.GatedMatMul-1") == 1, text
             assert text.count("MatMul-13 (") == 0, text
+
+
+def test_sums_of_three_become_part_of_norms():
+    for _, text in texts_of(["parallel"]):
+        assert len(re.findall(r"= millpond.SkipLayerNormalization-1 \((\w+, ){4}\w+\)", text)) == 2, text
+        assert "= Add-" not in text, text
 
 
 def test_what_comes_behind_becomes_part_of_products_and_convolutions():

@@ -134,6 +134,65 @@ TEST(graph_pass_join_residual) {
                      "s = Add-14 (x, z)\nn = LayerNormalization-17 (s, g) axis=1\noutput n\n");
 }
 
+/* ---- sums of three ---- */
+
+#define THREE     "input x f32[?,?,24]\ninput z f32[?,?,24]\ninput w f32[?,?,24]\n"
+#define KNOWN     "input x f32[2,5,24]\ninput z f32[2,5,24]\ninput w f32[2,5,24]\n"
+#define SUM_ADDED "const g f32[24]\ns = Add-14 (x, z) \"first\"\nt = Add-14 (w, s) \"sum\"\n"
+
+TEST(graph_pass_join_residual_of_three) {
+    check(NULL,
+          KNOWN SUM_ADDED "const b f32[24]\nr = Relu-14 (t)\n"
+                          "n = LayerNormalization-17 (t, g, b) \"norm\"\ny = Add-14 (n, r)\n"
+                          "output y\n",
+          KNOWN "const g f32[24]\nconst b f32[24]\n"
+                "n, , , t = millpond.SkipLayerNormalization-1 (x, z, g, b, w) \"sum+norm\" "
+                "epsilon=9.99999975e-06f\nr = Relu-14 (t)\ny = Add-14 (n, r)\noutput y\n",
+          1);
+    check(NULL, KNOWN SUM_ADDED "n = LayerNormalization-17 (t, g) \"norm\"\noutput n\n",
+          KNOWN "const g f32[24]\n"
+                "n = millpond.SkipLayerNormalization-1 (x, z, g, , w) \"sum+norm\" "
+                "epsilon=9.99999975e-06f\noutput n\n",
+          1);
+    check(NULL, KNOWN SUM_ADDED "n = RMSNormalization-23 (t, g) \"norm\"\noutput n\n",
+          KNOWN "const g f32[24]\n"
+                "n = millpond.SkipSimplifiedLayerNormalization-1 (x, z, g, w) \"sum+norm\" "
+                "epsilon=9.99999975e-06f\noutput n\n",
+          1);
+    /* a first sum that others read; shapes that may differ; what could be computed with the sum */
+    check(NULL, KNOWN SUM_ADDED "n = RMSNormalization-23 (t, g) \"norm\"\noutput n\noutput s\n",
+          KNOWN "const g f32[24]\ns = Add-14 (x, z) \"first\"\n"
+                "n = millpond.SkipSimplifiedLayerNormalization-1 (w, s, g) \"sum+norm\" "
+                "epsilon=9.99999975e-06f\noutput n\noutput s\n",
+          1);
+    check(NULL, THREE SUM_ADDED "n = RMSNormalization-23 (t, g) \"norm\"\noutput n\n",
+          THREE "const g f32[24]\ns = Add-14 (x, z) \"first\"\n"
+                "n = millpond.SkipSimplifiedLayerNormalization-1 (w, s, g) \"sum+norm\" "
+                "epsilon=9.99999975e-06f\noutput n\n",
+          1);
+    check(NULL,
+          KNOWN "const g f32[24]\ne = Exp-13 (x)\ns = Add-14 (e, z)\nt = Add-14 (w, s) \"sum\"\n"
+                "n = RMSNormalization-23 (t, g) \"norm\"\noutput n\n",
+          KNOWN "const g f32[24]\ne = Exp-13 (x)\ns = Add-14 (e, z)\n"
+                "n = millpond.SkipSimplifiedLayerNormalization-1 (w, s, g) \"sum+norm\" "
+                "epsilon=9.99999975e-06f\noutput n\n",
+          1);
+}
+
+DEVICE_TEST(sums_of_three_keep_results) {
+    const mp_shape in[] = {SHAPE(2, 5, 24), SHAPE(2, 5, 24), SHAPE(2, 5, 24)};
+    pass_check_run(device,
+                   KNOWN SUM_ADDED "const b f32[24]\nn = LayerNormalization-17 (t, g, b)\n"
+                                   "y = Add-14 (n, t)\noutput y\n",
+                   in, 1e-5, 1);
+    pass_check_run(device, KNOWN SUM_ADDED "y = RMSNormalization-23 (t, g)\noutput y\n", in, 1e-5,
+                   1);
+}
+
+#undef THREE
+#undef KNOWN
+#undef SUM_ADDED
+
 DEVICE_TEST(norm_passes_keep_results) {
     static const char *const text =
         "input x f32[?,?,24]\ninput z f32[?,?,24]\n" CONSTANTS

@@ -10,6 +10,7 @@ struct Rows {
     int64_t rows, columns, skip_rows; /* skip_rows: 0 for nothing that is added */
     int32_t width;
     unsigned lanes, blocks;
+    int64_t add_rows; /* of what is added besides: 0 for nothing, 1, or all */
 };
 
 float next_value() {
@@ -20,10 +21,11 @@ void check_rows(const Rows &of) {
     const size_t count = (size_t)(of.rows * of.columns);
     const int64_t skips = of.skip_rows > 0 ? of.skip_rows : 1;
     Buffer<float> x(count), skip((size_t)(skips * of.columns)), scale((size_t)of.columns),
-        bias((size_t)of.columns), out(count), sum(count);
+        bias((size_t)of.columns), out(count), sum(count), add(count);
     std::vector<float> mean((size_t)of.rows);
     for (size_t i = 0; i < count; i++) {
         x[i] = next_value();
+        add[i] = next_value();
     }
     for (size_t i = 0; i < (size_t)(skips * of.columns); i++) {
         skip[i] = next_value();
@@ -36,6 +38,8 @@ void check_rows(const Rows &of) {
     args.x = x.data();
     args.skip = of.skip_rows > 0 ? skip.data() : nullptr;
     args.skip_rows = skips;
+    args.add = of.add_rows > 0 ? add.data() : nullptr;
+    args.add_step = of.add_rows > 1 ? of.columns : 0;
     args.scale = scale.data();
     args.bias = bias.data();
     args.out = out.data();
@@ -52,7 +56,8 @@ void check_rows(const Rows &of) {
         for (int64_t c = 0; c < of.columns; c++) {
             const size_t i = (size_t)(row * of.columns + c);
             const size_t its = (size_t)(row % skips * of.columns + c);
-            const float want = x[i] + (of.skip_rows > 0 ? skip[its] : 0);
+            float want = x[i] + (of.skip_rows > 0 ? skip[its] : 0);
+            want += of.add_rows > 0 ? add[of.add_rows > 1 ? i : (size_t)c] : 0;
             check(sum[i] == want, "a sum", (int64_t)i);
             all += want;
         }
@@ -74,10 +79,10 @@ void check_rows(const Rows &of) {
 } // namespace
 
 void run_tests() {
-    check_rows({11, 48, 11, 4, 32, 1});
-    check_rows({11, 48, 0, 4, 64, 2});
-    check_rows({9, 384, 3, 32, 64, 2});
-    check_rows({7, 768, 7, 64, 64, 3});
-    check_rows({5, 760, 2, 64, 64, 1});
-    check_rows({2, 4, 2, 1, 32, 1});
+    check_rows({11, 48, 11, 4, 32, 1, 0});
+    check_rows({11, 48, 0, 4, 64, 2, 0});
+    check_rows({9, 384, 3, 32, 64, 2, 1});
+    check_rows({7, 768, 7, 64, 64, 3, 7});
+    check_rows({5, 760, 2, 64, 64, 1, 5});
+    check_rows({2, 4, 2, 1, 32, 1, 1});
 }

@@ -153,6 +153,72 @@ DEVICE_TEST(norm_of_a_sum) {
     }
 }
 
+/* Three tensors that are added, of the operators that the compiler makes; the third has `rows` of
+ * them, which are repeated where that is less. */
+static void check_sum_of_three(mp_device *device, mp_dtype type, int64_t h, int64_t rows,
+                               bool centred) {
+    enum { N = 2, S = 3 };
+    const int64_t count = N * S * h;
+    void *x = op_numbers(type, 5, count), *skip = op_numbers(type, 6, count),
+         *third = op_numbers(type, 7, count), *gamma = op_numbers(type, 8, h);
+    const mp_attr attrs[] = {OP_FLOAT("epsilon", 0.01f)};
+    op_case c = {.domain = MP_OWN_DOMAIN,
+                 .name = centred ? "SkipLayerNormalization" : "SkipSimplifiedLayerNormalization",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 1,
+                 .in = {OP_TENSOR(type, x, N, S, h), OP_TENSOR(type, skip, N, S, h),
+                        OP_TENSOR(type, gamma, h), OP_TENSOR(type, third, rows / S, S, h)},
+                 .in_count = 4,
+                 .out_count = 4,
+                 .out_absent = 6};
+    if (centred) {
+        c.in[4] = c.in[3];
+        c.in[3] = (op_tensor){.type = MP_NONE};
+        c.in_count = 5;
+    }
+    op_run(device, &c);
+    for (int64_t r = 0; r < (int64_t)N * S; r++) {
+        double mean = 0, squares = 0;
+        for (int pass = 0; pass < 3; pass++) {
+            for (int64_t i = r * h; i < (r + 1) * h; i++) {
+                const double v = op_real(type, x, i) + op_real(type, skip, i) +
+                                 op_real(type, third, i % (rows * h));
+                if (pass == 0) {
+                    mean += centred ? v / (double)h : 0;
+                } else if (pass == 1) {
+                    squares += (v - mean) * (v - mean) / (double)h;
+                } else {
+                    const double want =
+                        (v - mean) / sqrt(squares + 0.01) * op_real(type, gamma, i % h);
+                    op_check_close(op_real(type, c.out[0].data, i), want,
+                                   2 * op_precision(type) + 1e-5, "normed", i);
+                    op_check_close(op_real(type, c.out[3].data, i), v, op_precision(type), "sum",
+                                   i);
+                }
+            }
+        }
+    }
+    op_close(device, &c);
+    free(x);
+    free(skip);
+    free(third);
+    free(gamma);
+}
+
+DEVICE_TEST(norm_of_a_sum_of_three) {
+    const int64_t columns[] = {40, 41, 300, 515, 1024, 9001, 13000};
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        for (int centred = 0; centred < 2; centred++) {
+            check_sum_of_three(device, MP_F32, columns[i], 6, centred != 0);
+            check_sum_of_three(device, MP_F16, columns[i], 6, centred != 0);
+        }
+    }
+    check_sum_of_three(device, MP_BF16, 64, 6, true);
+    check_sum_of_three(device, MP_F32, 40, 3, true);
+    check_sum_of_three(device, MP_F32, 40, 3, false);
+}
+
 /* The scale's type is that of the result; the statistics are of float. */
 static void check_mixed(mp_device *device, mp_dtype type, mp_dtype out_type, int64_t columns) {
     enum { ROWS = 3 };

@@ -1,5 +1,6 @@
 /* join_residual.c - a sum that is normalised is read once: the addition becomes part of the
- * normalisation, which also gives the sum where others read it.
+ * normalisation, which also gives the sum where others read it. A sum of three, such as attention,
+ * the layers beside it and what both were made of (GPT-J, GPT-NeoX, Phi, Falcon), the same.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
@@ -32,10 +33,47 @@ static bool is_residual(const mp_graph *graph, const mp_vertex *add) {
     return rank >= 2 && rank == mp_graph_rank(graph, add->in[1]) && add->in[0] != add->in[1];
 }
 
+/* Whether a cluster could make the value with what reads it. */
+static bool is_element_wise(const mp_graph *graph, int32_t value) {
+    const int32_t n = mp_graph_maker(graph, value, NULL);
+    return n != MP_NO_NODE && graph->nodes[n].node.op->express != NULL;
+}
+
+/* Whether `more`, a sum of its own, and what is added to it are known to have one shape, and
+ * nothing could be computed with it but the sum. */
+static bool joins(const mp_graph *graph, int32_t more, int32_t other) {
+    const mp_vertex *v = &graph->nodes[more];
+    const int rank = mp_graph_rank(graph, other);
+    bool alike = is_residual(graph, v) && rank == mp_graph_rank(graph, v->in[0]);
+    for (int i = 0; i < 2 && alike; i++) {
+        alike = mp_graph_constant(graph, v->in[i]) == NULL && !is_element_wise(graph, v->in[i]);
+        for (int d = 0; d < rank && alike; d++) {
+            alike = mp_graph_same_dim(graph, v->in[i], d, other, d);
+        }
+    }
+    return alike;
+}
+
+/* The sum that alone `add` adds something to, in[*side]; MP_NO_NODE. */
+static int32_t sum_before(const mp_graph *graph, int32_t add, int *side) {
+    const mp_vertex *v = &graph->nodes[add];
+    for (*side = 0; *side < 2; ++*side) {
+        const int32_t more = mp_graph_maker(graph, v->in[*side], "Add");
+        if (more != MP_NO_NODE && mp_graph_reader(graph, v->in[*side], NULL) == add &&
+            mp_graph_same_guard(graph, more, add) && joins(graph, more, v->in[1 - *side])) {
+            return more;
+        }
+    }
+    return MP_NO_NODE;
+}
+
 /* The node at the place of the sum, since others may read that before the normalisation. */
 static mp_status join(mp_graph *graph, int32_t add, int32_t norm) {
+    enum { X, SKIP, SCALE, BIAS };
     const mp_vertex a = graph->nodes[add];
     const mp_vertex v = graph->nodes[norm];
+    int side = 0;
+    const int32_t more = sum_before(graph, add, &side);
     const bool centred = mp_vertex_is(&v, "LayerNormalization");
     const int32_t sum = a.out[0];
     const bool wanted = mp_graph_uses(graph, sum) > 1;
@@ -53,10 +91,18 @@ static mp_status join(mp_graph *graph, int32_t add, int32_t norm) {
         .attr_count = 1,
         .out_absent = wanted ? 6 : 0,
         .options = v.node.options};
-    const int32_t in[] = {a.in[0], a.in[1], v.in[1], mp_vertex_in(&v, 2)};
     const int32_t out[] = {v.out[0], MP_NO_VALUE, MP_NO_VALUE, sum};
-    return mp_graph_merge_node(graph, add, norm, &node, in, in[3] != MP_NO_VALUE ? 4 : 3, out,
-                               wanted ? 4 : 1);
+    int32_t in[BIAS + 2] = {a.in[0], a.in[1], v.in[1], mp_vertex_in(&v, 2)};
+    int count = in[BIAS] != MP_NO_VALUE ? BIAS + 1 : BIAS;
+    if (more != MP_NO_NODE) {
+        in[X] = graph->nodes[more].in[0];
+        in[SKIP] = graph->nodes[more].in[1];
+        count = centred ? BIAS + 1 : BIAS;
+        in[count++] = a.in[1 - side];
+    }
+    MP_TRY(mp_graph_merge_node(graph, add, norm, &node, in, count, out, wanted ? 4 : 1));
+    mp_graph_drop_inputs(graph, &a);
+    return MP_OK;
 }
 
 mp_status mp_pass_join_residual(mp_graph *graph, mp_rewrites *rewrites) {

@@ -36,7 +36,7 @@ typedef struct K_ALIGN(OUT_ALIGNED) n_out {
 
 /* A row; pointers are made where they are used, since they would take many registers. */
 typedef struct n_row {
-    int64_t start, skip;       /* its first element in x and in skip */
+    int64_t start, skip, add;  /* its first element in x, in skip and in add */
     int64_t scale_at, columns; /* 0 columns where there is no row */
     int32_t shift;
 } n_row;
@@ -74,7 +74,7 @@ K_FN void n_load(const mp_norm_args *args, const n_row *r, const k_span *s, K_SU
         if (!of) {
             continue;
         }
-        const T *from = (const T *)of + (more == 0 ? r->skip : 0);
+        const T *from = (const T *)of + (more == 0 ? r->skip : r->add);
         const k_span again = k_span_anew(*s);
         K_PACK_LOOP(k, s) {
             const k_pack one = k_span_pack(&again, from + s->at, k, n_how(r, from), T_store(0));
@@ -346,6 +346,7 @@ K_FN n_row n_row_of(const mp_norm_args *args, int64_t row) {
     n_row r;
     r.start = row * args->columns;
     r.skip = args->skip ? row % args->skip_rows * args->columns : 0;
+    r.add = row * args->add_step;
     r.scale_at = args->per_row > 0 ? row % args->groups * args->per_row : 0;
     r.columns = row < args->rows ? args->columns : 0;
     r.shift = k_row_shift((const T *)args->x + r.start);

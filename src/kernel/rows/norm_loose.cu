@@ -16,7 +16,7 @@ enum { N_KEPT = K_NORM_LOOSE_KEPT, N_PART = 8 };
 
 /* A lane's share of a row: the columns from `first` on, every `step`, below `end`. */
 typedef struct n_row {
-    int64_t start, skip; /* the row's first element in x and in skip */
+    int64_t start, skip, add; /* the row's first element in x, in skip and in add */
     int32_t first, step, end;
     int32_t each;   /* elements that a lane has at most, the same for all of the group */
     uint32_t group; /* where a row has one scale: which */
@@ -51,7 +51,7 @@ K_FN K_SUM n_value(const mp_norm_args *args, const n_row *r, int32_t c, const K_
     (void)k;
     const K_SUM x = (K_SUM)T_load(((const T *)args->x)[r->start + c]);
     const K_SUM skip = args->skip ? (K_SUM)T_load(((const T *)args->skip)[r->skip + c]) : 0;
-    return x + skip + (args->add ? (K_SUM)T_load(((const T *)args->add)[c]) : 0);
+    return x + skip + (args->add ? (K_SUM)T_load(((const T *)args->add)[r->add + c]) : 0);
 }
 
 K_FN void n_fetch(const mp_norm_args *args, const n_row *r, K_SUM *keep) {
@@ -104,7 +104,7 @@ K_FN void n_fetch(const mp_norm_args *args, const n_row *r, K_SUM *keep) {
         n_join(r, (const T *)args->skip + r->skip, keep);
     }
     if (args->add) {
-        n_join(r, (const T *)args->add, keep);
+        n_join(r, (const T *)args->add + r->add, keep);
     }
 }
 
@@ -224,6 +224,7 @@ K_FN n_row n_row_of(const mp_norm_args *args, int64_t row, k_round t) {
     r.skip = args->skip && row >= args->skip_rows
                  ? (int64_t)((uint32_t)row % (uint32_t)args->skip_rows) * args->columns
                  : r.start;
+    r.add = row * args->add_step;
     r.group = args->per_row > 0 ? (uint32_t)row % (uint32_t)args->groups : 0;
     r.each = (int32_t)((uint32_t)(columns + (int32_t)t.width - 1) >> k_log2(t.width));
 #if K_STEP

@@ -28,7 +28,7 @@ typedef struct n_part {
 
 /* A lane's share of a row: the packs from element `first` on, every `step` elements. */
 typedef struct n_row {
-    int64_t start, skip; /* the row's first element in x and in skip */
+    int64_t start, skip, add; /* the row's first element in x, in skip and in add */
     int32_t first, step;
     int32_t end; /* 0 where there is no row */
 } n_row;
@@ -54,17 +54,19 @@ K_FN void n_read(const n_row *r, const T *x, int32_t from, k_pack *out) {
 
 /* What is asked for of a row before the row before is done. */
 typedef struct n_asked {
-    k_pack x[N_KEPT], skip[N_KEPT];
+    k_pack x[N_KEPT], skip[N_KEPT], add[N_KEPT];
 } n_asked;
 
 K_FN void n_ask(const mp_norm_args *args, const n_row *r, int32_t from, n_asked *out) {
     const T *skip = (const T *)(args->skip ? args->skip : args->x);
+    const T *add = (const T *)(args->add ? args->add : args->x);
     K_UNROLL
     for (int32_t k = 0; k < N_KEPT; k++) {
         const int32_t at = r->first + (from + k) * r->step;
         const int has = n_has(r, from + k);
         k_fetch((const T *)args->x + (r->start + at), has, out->x[k].words.at);
         k_fetch(skip + (r->skip + at), has && args->skip, out->skip[k].words.at);
+        k_fetch(add + (r->add + at), has && args->add, out->add[k].words.at);
     }
 }
 
@@ -97,11 +99,8 @@ K_FN void n_join(n_part *keep, const k_pack *more) {
     }
 }
 
-/* Keeps x + skip + add from pack `from` on, of which x and skip have been asked for. */
-K_FN void n_keep(const mp_norm_args *args, const n_row *r, int32_t from, const n_asked *asked,
-                 n_part *keep) {
-    k_pack add[N_KEPT];
-    n_read(r, (const T *)args->add, from, add);
+/* Keeps x + skip + add, which have been asked for. */
+K_FN void n_keep(const mp_norm_args *args, const n_asked *asked, n_part *keep) {
     K_UNROLL
     for (int32_t k = 0; k < N_KEPT; k++) {
         keep[k] = n_part_of(&asked->x[k]);
@@ -110,7 +109,7 @@ K_FN void n_keep(const mp_norm_args *args, const n_row *r, int32_t from, const n
         n_join(keep, asked->skip);
     }
     if (args->add) {
-        n_join(keep, add);
+        n_join(keep, asked->add);
     }
 }
 
@@ -119,7 +118,7 @@ K_FN void n_keep(const mp_norm_args *args, const n_row *r, int32_t from, const n
 K_FN void n_fetch(const mp_norm_args *args, const n_row *r, int32_t from, n_part *keep) {
     n_asked asked;
     n_ask(args, r, from, &asked);
-    n_keep(args, r, from, &asked, keep);
+    n_keep(args, &asked, keep);
 }
 #endif
 
@@ -213,6 +212,7 @@ K_FN n_row n_row_of(const mp_norm_args *args, int64_t row, k_round t) {
     r.skip = !args->skip || row < args->skip_rows || row >= args->rows
                  ? r.start
                  : row % args->skip_rows * args->columns;
+    r.add = row * args->add_step;
     r.first = (int32_t)t.lane * K_PACK;
     r.step = (int32_t)t.width * K_PACK;
     r.end = row < args->rows ? (int32_t)args->columns : 0;
@@ -242,8 +242,8 @@ K_BLOCK_KERNEL_UP_TO(K_NORM_SHORT_LANES, mp_norm_args, args) {
 #if K_HOST
     const k_pack *scale = (const k_pack *)args.scale, *bias = (const k_pack *)args.bias;
 #else
-    const n_row columns = {0, 0, (int32_t)t.lane * K_PACK, (int32_t)t.width * K_PACK,
-                           (int32_t)args.columns};
+    const n_row columns = {
+        0, 0, 0, (int32_t)t.lane * K_PACK, (int32_t)t.width * K_PACK, (int32_t)args.columns};
     k_pack scale[N_KEPT], bias[N_KEPT]; /* of all rows, loaded once */
     n_read(&columns, (const T *)args.scale, 0, scale);
     n_read(&columns, (const T *)args.bias, 0, bias);
@@ -261,7 +261,7 @@ K_BLOCK_KERNEL_UP_TO(K_NORM_SHORT_LANES, mp_norm_args, args) {
         n_fetch(&args, &r, 0, keep);
 #else
         const n_row r = next;
-        n_keep(&args, &r, 0, &asked, keep);
+        n_keep(&args, &asked, keep);
         next = n_row_of(&args, row + t.step, t);
         n_ask(&args, &next, 0, &asked);
 #endif

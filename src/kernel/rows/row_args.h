@@ -36,11 +36,12 @@ typedef struct mp_lp_norm_args {
 typedef struct mp_norm_args {
     const void *x;
     const void *skip; /* rows as of x, `skip_rows` of them, repeated */
-    const void *add;  /* one row */
+    const void *add;  /* one row, or one for each */
     const void *scale, *bias;
     void *out, *sum;      /* sum gets v */
     void *mean, *inverse; /* one for each row, of float */
     int64_t rows, columns, skip_rows;
+    int64_t add_step; /* from one row of `add` to the next, in elements; 0: it has one */
     int64_t groups, per_row, inner; /* element c of row r has the scale (r % groups) * per_row + c /
                                      * inner; per_row of 0: the scale c */
     k_divider by_inner;             /* or by 2^30, if that is less */

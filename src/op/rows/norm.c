@@ -16,7 +16,7 @@ static mp_ref output_or_nowhere(const mp_planner *p, int i) {
 /* What sets an operator of this kind apart. */
 typedef struct kind {
     bool centred;
-    bool any_skip;           /* a passes' row: the sum may be of any two shapes that broadcast */
+    bool any_sum; /* a passes' row: the sum may be of shapes that broadcast, also of three */
     int bias, mean, inverse; /* which input and outputs; -1 for none */
 } kind;
 
@@ -106,11 +106,16 @@ static mp_status skip_rows(const mp_shape *x, const mp_shape *skip, int64_t *out
     return MP_OK;
 }
 
+/* The input that is added besides: a row, or of a passes' row a third tensor. */
+static int third_of(const kind *of) {
+    return of->centred ? 4 : 3;
+}
+
 /* Of shapes that the kernel cannot add row by row: the sum first, then it is normalised. */
 static mp_status plan_sum_and_norm(mp_planner *p, const mp_shape *both) {
     const kind *of = p->node->op->detail;
     const mp_dtype type = p->in[0].type;
-    const int last = both->rank - 1;
+    const int last = both->rank - 1, third = third_of(of);
     const mp_shape row = {.rank = 1, .dim = {both->dim[last]}};
     mp_norm n = {.type = type, .out_type = type, .x = MP_OUT(3), .out = MP_OUT(0)};
     n.args = (mp_norm_args){.rows = mp_shape_span(both, 0, last),
@@ -133,15 +138,22 @@ static mp_status plan_sum_and_norm(mp_planner *p, const mp_shape *both) {
     }
     MP_TRY(mp_pointwise2(p, "add", type, (mp_operand){MP_IN(0), &p->in[0].shape},
                          (mp_operand){MP_IN(1), &p->in[1].shape}, n.x, both, 0, 0));
+    if (mp_plan_in(p, third) != NULL) {
+        MP_TRY(mp_pointwise2(p, "add", type, (mp_operand){n.x, both},
+                             (mp_operand){MP_IN(third), &p->in[third].shape}, n.x, both, 0, 0));
+    }
     return mp_plan_norm(p, &n);
 }
 
-/* Whether a passes' row is to add two tensors that are not alike. */
+/* Whether a passes' row is to add tensors that are not alike. */
 static bool is_uneven(const mp_planner *p, mp_shape *both) {
     const kind *of = p->node->op->detail;
     const mp_shape *x = &p->in[0].shape, *skip = &p->in[1].shape;
-    return of->any_skip && !mp_shape_equal(x, skip) && mp_shape_broadcast(x, skip, both) == MP_OK &&
-           both->rank > 0;
+    const mp_tensor *third = of->any_sum ? mp_plan_in(p, third_of(of)) : NULL;
+    const mp_shape *more = third != NULL ? &third->shape : x;
+    return of->any_sum && !(mp_shape_equal(x, skip) && mp_shape_equal(x, more)) &&
+           mp_shape_broadcast(x, skip, both) == MP_OK &&
+           mp_shape_broadcast(both, more, both) == MP_OK && both->rank > 0;
 }
 
 static mp_status plan_skip_norm(mp_planner *p) {
@@ -154,7 +166,7 @@ static mp_status plan_skip_norm(mp_planner *p) {
     if (x->shape.rank == 0) {
         return MP_FAIL(INVALID_ARGUMENT, "the input must not be a scalar");
     }
-    const int last = x->shape.rank - 1, added = of->centred ? 4 : 3;
+    const int last = x->shape.rank - 1, added = third_of(of);
     const mp_shape row = {.rank = 1, .dim = {x->shape.dim[last]}};
     mp_shape statistics = x->shape;
     statistics.dim[last] = 1;
@@ -173,7 +185,12 @@ static mp_status plan_skip_norm(mp_planner *p) {
     MP_TRY(skip_rows(&x->shape, &p->in[1].shape, &n.args.skip_rows));
     MP_TRY(vector(p, 2, "gamma", &row, &n.scale));
     MP_TRY(vector(p, of->bias, "beta", &row, &n.bias));
-    MP_TRY(vector(p, added, "bias", &row, &n.add));
+    if (!of->any_sum) {
+        MP_TRY(vector(p, added, "bias", &row, &n.add));
+    } else if (mp_plan_in(p, added) != NULL) {
+        n.add = MP_IN(added);
+        n.args.add_step = row.dim[0];
+    }
     MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
     MP_TRY(mp_plan_output(p, 1, MP_F32, &statistics));
     MP_TRY(mp_plan_output(p, 2, MP_F32, &statistics));
@@ -311,8 +328,8 @@ static const kind simplified = {.bias = -1, .mean = -1, .inverse = 1};
 static const kind root_mean_square = {.bias = -1, .mean = -1, .inverse = -1};
 static const kind skip_layer = {.centred = true, .bias = 3};
 static const kind skip_simplified = {.bias = -1};
-static const kind own_skip_layer = {.centred = true, .any_skip = true, .bias = 3};
-static const kind own_skip_simplified = {.any_skip = true, .bias = -1};
+static const kind own_skip_layer = {.centred = true, .any_sum = true, .bias = 3};
+static const kind own_skip_simplified = {.any_sum = true, .bias = -1};
 static const bool by_group = true, by_channel = false;
 
 enum {
