@@ -259,6 +259,7 @@ bool mp_vertex_keeps_shape(const mp_vertex *v) {
                                         "Gelu",
                                         "HardSigmoid",
                                         "HardSwish",
+                                        "HeldRMSNormalization",
                                         "LeakyRelu",
                                         "LayerNormalization",
                                         "Log",

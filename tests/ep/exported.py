@@ -529,6 +529,30 @@ def decoder_mlp(kind, width=48):
     return m.finish(m("Add", total, m.linear(active, 2 * width, width, bias=False)))
 
 
+def kept_finite(m, value, old):
+    """T5 in float16: below the largest number if any element is infinite, as one of torch's exporters has it."""
+    wide = m("Cast", value, to=TensorProto.DOUBLE if old else TensorProto.FLOAT)
+    each = m("Cast", m("IsInf", wide), to=TensorProto.INT64)
+    if old:
+        found = m("Greater", m("ReduceSum", each, keepdims=0), m.constant(0, np.int64))
+    else:
+        found = m("Cast", m("ReduceMax", each, keepdims=0), to=TensorProto.BOOL)
+    largest = np.finfo(m.kind).max
+    most = m("Where", found, m.constant(np.float32(largest) - 1000, np.float32), m.constant(largest, np.float32))
+    low, high = (m("Cast", bound, to=TYPES[m.kind]) for bound in (m("Neg", most), most))
+    return m("Clip", value, low, high) if old else m("Min", m("Max", value, low), high)
+
+
+def t5_mlp(kind, width=64):
+    """Two sums that are kept finite and normalised, the first of which goes on to the second."""
+    m = Model(kind)
+    x, other = m.input("x", "batch", "length", width), m.input("other", "batch", "length", width)
+    total = kept_finite(m, m("Add", x, other), True)
+    inner = m("Relu", m.linear(root_mean_square(m, total, width), width, 2 * width, bias=False))
+    total = kept_finite(m, m("Add", total, m.linear(inner, 2 * width, width, bias=False)), False)
+    return m.finish(root_mean_square(m, total, width), total)
+
+
 def parallel(kind, width=64):
     """Layers beside each other, whose results are added to what both were made of, and normalised."""
     m = Model(kind, opset=16)

@@ -20,7 +20,7 @@ ROUNDS = 3
 ROTATED = ("phi", "neox") if ORT >= (1, 31) else ("phi",)
 ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo", "phi", "qwen3", "neox", "einsum", "bloom",
              "gptj", "gptj_whole")
-MODELS = (*ATTENTION, "shared", "encoder_mlp", "decoder_mlp", "parallel", "conv_block", "classifier", "swin",
+MODELS = (*ATTENTION, "shared", "encoder_mlp", "decoder_mlp", "t5_mlp", "parallel", "conv_block", "classifier", "swin",
           "whisper", "multihead", "dense", "geglu", "pixels", "windows", "units", "batch_normed", "deberta",
           "deberta_known")
 
@@ -228,6 +228,22 @@ def test_sums_of_three_become_part_of_norms():
     for _, text in texts_of(["parallel"]):
         assert len(re.findall(r"= millpond.SkipLayerNormalization-1 \((\w+, ){4}\w+\)", text)) == 2, text
         assert "= Add-" not in text, text
+
+
+def test_sums_that_are_kept_finite_become_part_of_norms():
+    for _, text in texts_of(["t5_mlp"]):
+        is_narrow = text.split()[1] == "float16"
+        assert text.count("= millpond.SumInfinite-1") == (2 if is_narrow else 0), text
+        assert text.count("= millpond.HeldRMSNormalization-1") == (2 if is_narrow else 0), text
+        assert is_narrow != ("= IsInf-" in text), text
+    made = exported.t5_mlp(np.float16)
+    feeds = fed("t5_mlp", np.float16, 2, 19)
+    feeds["x"][1, 7, 3], feeds["other"][1, 7, 3], feeds["x"][0, 0, 0] = 60000, 50000, -np.inf
+    fused, apart = (session(made, fusion=fusion).run(None, feeds) for fusion in (1, 0))
+    for got, want in zip(fused, apart, strict=True):
+        assert np.isfinite(want).all()
+        np.testing.assert_allclose(got, want, rtol=4e-3, atol=4e-3)
+    assert (np.abs(fused[1].astype(np.float32)).max(axis=(1, 2)) == 64512).all()
 
 
 def test_what_comes_behind_becomes_part_of_products_and_convolutions():

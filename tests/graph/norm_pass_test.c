@@ -193,6 +193,77 @@ DEVICE_TEST(sums_of_three_keep_results) {
 #undef KNOWN
 #undef SUM_ADDED
 
+/* ---- sums that are kept from being infinite ---- */
+
+#define SUMMED                                                                          \
+    "input x f16[?,?,24]\ninput z f16[?,?,24]\nconst g f16[24]\nconst zero i64[] = 0\n" \
+    "const low f32[] = 64504\nconst top f32[] = 65504\ns = Add-14 (x, z) \"sum\"\n"
+#define ASKED                                                         \
+    "d = Cast-13 (s) to=11\ni = IsInf-10 (d)\nc = Cast-13 (i) to=7\n" \
+    "r = ReduceSum-13 (c) keepdims=0\na = Greater-13 (r, zero)\n"
+#define ASKED_OTHERWISE                                              \
+    "d = Cast-13 (s) to=1\ni = IsInf-10 (d)\nc = Cast-13 (i) to=7\n" \
+    "r = ReduceMax-18 (c) keepdims=0\na = Cast-13 (r) to=9\n"
+#define CHOSEN \
+    "w = Where-16 (a, low, top)\nv = Neg-13 (w)\nl = Cast-13 (v) to=10\nu = Cast-13 (w) to=10\n"
+#define CLIPPED "h = Clip-13 (s, l, u) \"clip\"\n"
+#define NORMED  "n = RMSNormalization-23 (h, g) \"norm\"\n"
+#define HELD                                                      \
+    "input x f16[?,?,24]\ninput z f16[?,?,24]\nconst g f16[24]\n" \
+    "sum_infinite, s = millpond.SumInfinite-1 (x, z) \"sum\"\n"
+#define HELD_ATTRS " epsilon=9.99999975e-06f most=65504f most_found=64512f\n"
+
+TEST(graph_pass_hold_infinite) {
+    check(NULL, SUMMED ASKED CHOSEN CLIPPED NORMED "y = Add-14 (n, h)\noutput y\n",
+          HELD
+          "n, h = millpond.HeldRMSNormalization-1 (s, sum_infinite, g) \"clip+norm\"" HELD_ATTRS
+          "y = Add-14 (n, h)\noutput y\n",
+          1);
+    check(NULL,
+          SUMMED ASKED_OTHERWISE CHOSEN "m = Max-13 (s, l)\nh = Min-13 (m, u) \"clip\"\n" NORMED
+                                        "output n\n",
+          HELD "n = millpond.HeldRMSNormalization-1 (s, sum_infinite, g) \"clip+norm\"" HELD_ATTRS
+               "output n\n",
+          1);
+}
+
+TEST(graph_pass_hold_infinite_leaves_what_does_not_fit) {
+#define ALONE(text) LEFT_ALONE("-find_norm", text)
+    ALONE(SUMMED ASKED CHOSEN CLIPPED "q = Mul-14 (z, g)\noutput h\noutput q\n"); /* no norm */
+    ALONE(SUMMED ASKED CHOSEN "h = Clip-13 (z, l, u)\n" NORMED "output n\n");
+    ALONE(SUMMED ASKED CHOSEN "h = Clip-13 (s, u, l)\n" NORMED "output n\n");
+    ALONE(SUMMED "i = IsInf-20 (s) detect_negative=0\nc = Cast-13 (i) to=7\n"
+                 "r = ReduceMax-18 (c) keepdims=0\na = Greater-13 (r, zero)\n" CHOSEN CLIPPED NORMED
+                 "output n\n");
+    ALONE(SUMMED "i = IsInf-20 (s)\nc = Cast-13 (i) to=7\n"
+                 "r = ReduceMax-13 (c) axes=[-1]\na = Greater-13 (r, zero)\n" CHOSEN CLIPPED NORMED
+                 "output n\n");
+    ALONE(SUMMED "i = IsNaN-13 (s)\nc = Cast-13 (i) to=7\n"
+                 "r = ReduceMax-18 (c) keepdims=0\na = Greater-13 (r, zero)\n" CHOSEN CLIPPED NORMED
+                 "output n\n");
+#undef ALONE
+}
+
+DEVICE_TEST(hold_infinite_changes_no_result) {
+    static const char *const text =
+        SUMMED ASKED CHOSEN CLIPPED NORMED "y = Add-14 (n, h)\noutput y\n";
+    const mp_shape same[] = {SHAPE(2, 5, 24), SHAPE(2, 5, 24)};
+    const mp_shape first[] = {SHAPE(1, 5, 24), SHAPE(2, 5, 24)};
+    const mp_shape none[] = {SHAPE(2, 0, 24), SHAPE(2, 0, 24)};
+    pass_check_run(device, text, same, 4e-3, 1);
+    pass_check_run(device, text, first, 4e-3, 1);
+    pass_check_run(device, text, none, 4e-3, 1);
+}
+
+#undef SUMMED
+#undef ASKED
+#undef ASKED_OTHERWISE
+#undef CHOSEN
+#undef CLIPPED
+#undef NORMED
+#undef HELD
+#undef HELD_ATTRS
+
 DEVICE_TEST(norm_passes_keep_results) {
     static const char *const text =
         "input x f32[?,?,24]\ninput z f32[?,?,24]\n" CONSTANTS

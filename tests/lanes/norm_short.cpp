@@ -11,6 +11,7 @@ struct Rows {
     int32_t width;
     unsigned lanes, blocks;
     int64_t add_rows; /* of what is added besides: 0 for nothing, 1, or all */
+    bool within;      /* whether sums are kept between numbers */
 };
 
 float next_value() {
@@ -22,7 +23,10 @@ void check_rows(const Rows &of) {
     const int64_t skips = of.skip_rows > 0 ? of.skip_rows : 1;
     Buffer<float> x(count), skip((size_t)(skips * of.columns)), scale((size_t)of.columns),
         bias((size_t)of.columns), out(count), sum(count), add(count);
+    Buffer<uint8_t> found(K_FOUND_PIECES);
     std::vector<float> mean((size_t)of.rows);
+    std::fill_n(found.data(), (size_t)K_FOUND_PIECES, (uint8_t)0);
+    found[77] = 1;
     for (size_t i = 0; i < count; i++) {
         x[i] = next_value();
         add[i] = next_value();
@@ -40,6 +44,9 @@ void check_rows(const Rows &of) {
     args.skip_rows = skips;
     args.add = of.add_rows > 0 ? add.data() : nullptr;
     args.add_step = of.add_rows > 1 ? of.columns : 0;
+    args.found = of.within ? found.data() : nullptr;
+    args.most[0] = 9;
+    args.most[1] = 0.5F;
     args.scale = scale.data();
     args.bias = bias.data();
     args.out = out.data();
@@ -58,6 +65,7 @@ void check_rows(const Rows &of) {
             const size_t its = (size_t)(row % skips * of.columns + c);
             float want = x[i] + (of.skip_rows > 0 ? skip[its] : 0);
             want += of.add_rows > 0 ? add[of.add_rows > 1 ? i : (size_t)c] : 0;
+            want = of.within ? std::fmax(std::fmin(want, 0.5F), -0.5F) : want;
             check(sum[i] == want, "a sum", (int64_t)i);
             all += want;
         }
@@ -79,10 +87,10 @@ void check_rows(const Rows &of) {
 } // namespace
 
 void run_tests() {
-    check_rows({11, 48, 11, 4, 32, 1, 0});
-    check_rows({11, 48, 0, 4, 64, 2, 0});
-    check_rows({9, 384, 3, 32, 64, 2, 1});
-    check_rows({7, 768, 7, 64, 64, 3, 7});
-    check_rows({5, 760, 2, 64, 64, 1, 5});
-    check_rows({2, 4, 2, 1, 32, 1, 1});
+    check_rows({11, 48, 11, 4, 32, 1, 0, false});
+    check_rows({11, 48, 0, 4, 64, 2, 0, true});
+    check_rows({9, 384, 3, 32, 64, 2, 1, false});
+    check_rows({7, 768, 7, 64, 64, 3, 7, false});
+    check_rows({5, 760, 2, 64, 64, 1, 5, true});
+    check_rows({2, 4, 2, 1, 32, 1, 1, false});
 }

@@ -9,6 +9,7 @@
 #include "kernel/core/late.h"
 #include "kernel/core/row_lanes.h"
 #include "kernel/core/word.h"
+#include "kernel/rows/found.h"
 #include "kernel/rows/norm.h"
 
 #if K_HOST
@@ -99,8 +100,9 @@ K_FN void n_join(n_part *keep, const k_pack *more) {
     }
 }
 
-/* Keeps x + skip + add, which have been asked for. */
-K_FN void n_keep(const mp_norm_args *args, const n_asked *asked, n_part *keep) {
+/* Keeps x + skip + add, which have been asked for; where something is to be found in it, between
+ * `most` of both signs. */
+K_FN void n_keep(const mp_norm_args *args, const n_asked *asked, float most, n_part *keep) {
     K_UNROLL
     for (int32_t k = 0; k < N_KEPT; k++) {
         keep[k] = n_part_of(&asked->x[k]);
@@ -111,6 +113,15 @@ K_FN void n_keep(const mp_norm_args *args, const n_asked *asked, n_part *keep) {
     if (args->add) {
         n_join(keep, asked->add);
     }
+    if (args->found) {
+        K_UNROLL
+        for (int32_t k = 0; k < N_KEPT; k++) {
+            K_UNROLL
+            for (int i = 0; i < K_PACK; i++) {
+                keep[k].at[i] = k_within(keep[k].at[i], most);
+            }
+        }
+    }
 }
 
 #if K_HOST
@@ -118,7 +129,7 @@ K_FN void n_keep(const mp_norm_args *args, const n_asked *asked, n_part *keep) {
 K_FN void n_fetch(const mp_norm_args *args, const n_row *r, int32_t from, n_part *keep) {
     n_asked asked;
     n_ask(args, r, from, &asked);
-    n_keep(args, &asked, keep);
+    n_keep(args, &asked, args->found ? k_most(args->found, args->most) : 0, keep);
 }
 #endif
 
@@ -252,6 +263,7 @@ K_BLOCK_KERNEL_UP_TO(K_NORM_SHORT_LANES, mp_norm_args, args) {
     n_row next = n_row_of(&args, t.first + t.group, t);
     n_asked asked;
     n_ask(&args, &next, 0, &asked);
+    const float most = args.found ? k_most(args.found, args.most) : 0;
 #endif
     K_ROUND_LOOP(first, t, args.rows) {
         const int64_t row = first + t.group;
@@ -261,7 +273,7 @@ K_BLOCK_KERNEL_UP_TO(K_NORM_SHORT_LANES, mp_norm_args, args) {
         n_fetch(&args, &r, 0, keep);
 #else
         const n_row r = next;
-        n_keep(&args, &asked, keep);
+        n_keep(&args, &asked, most, keep);
         next = n_row_of(&args, row + t.step, t);
         n_ask(&args, &next, 0, &asked);
 #endif

@@ -31,12 +31,36 @@ typedef struct mp_lp_norm_args {
     int32_t unused;
 } mp_lp_norm_args;
 
+/* What sum_infinite.cu says: a byte for each piece of a tensor, 1 where it has an infinite element.
+ * And between which numbers, of either sign, the tensor is to be kept: `most[1]` where a byte is 1,
+ * else `most[0]`. */
+enum { K_FOUND_PIECES = 128, K_FOUND_LANES = 512 };
+
+/* sum = x + more, of `count` elements. */
+typedef struct mp_sum_infinite_args {
+    const void *x, *more; /* more: NULL, or as x */
+    void *sum;            /* NULL where there is no more */
+    void *found;          /* K_FOUND_PIECES bytes */
+    int64_t count, piece; /* elements; of each piece, a multiple of 16 bytes */
+    int32_t packed;       /* all three begin at multiples of 16 bytes */
+    int32_t unused;
+} mp_sum_infinite_args;
+
+/* out = x, kept between those numbers. */
+typedef struct mp_keep_within_args {
+    const void *x, *found;
+    void *out;
+    int64_t count;
+    float most[2];
+} mp_keep_within_args;
+
 /* out = (v - mean(v)) / (sqrt(variance(v) + epsilon) + floor) * scale + bias for each contiguous
  * row, where v = x + skip + add. Pointers other than x and out may be NULL. */
 typedef struct mp_norm_args {
     const void *x;
-    const void *skip; /* rows as of x, `skip_rows` of them, repeated */
-    const void *add;  /* one row, or one for each */
+    const void *skip;  /* rows as of x, `skip_rows` of them, repeated */
+    const void *add;   /* one row, or one for each */
+    const void *found; /* of norm_short.cu alone: v is kept between `most` */
     const void *scale, *bias;
     void *out, *sum;      /* sum gets v */
     void *mean, *inverse; /* one for each row, of float */
@@ -45,7 +69,7 @@ typedef struct mp_norm_args {
     int64_t groups, per_row, inner; /* element c of row r has the scale (r % groups) * per_row + c /
                                      * inner; per_row of 0: the scale c */
     k_divider by_inner;             /* or by 2^30, if that is less */
-    float epsilon, floor;
+    float epsilon, floor, most[2];
     int32_t centred;    /* 0: the mean counts as 0 */
     int32_t wide_stats; /* mean and inverse are of double */
     int32_t width;      /* lanes that share a row */

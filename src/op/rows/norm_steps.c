@@ -1,5 +1,6 @@
 /* norm_steps.c - see norm_steps.h.
- * Kernels: rows/norm.cu, rows/norm_loose.cu, rows/norm_pieces.cu, rows/norm_short.cu.
+ * Kernels: rows/keep_within.cu, rows/norm.cu, rows/norm_loose.cu, rows/norm_pieces.cu,
+ * rows/norm_short.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/rows/norm_steps.h"
 
@@ -44,10 +45,12 @@ static bool is_short(const mp_planner *p, const mp_norm *n) {
     const int64_t most = n->skip.place != MP_PLACE_NONE ? WITH_SKIP * LANES_MAX : LANES_MAX;
     const int64_t pack = 16 / (int64_t)mp_dtype_size(n->type);
     const bool is_kept = n->type == MP_F32 || n->type == MP_F16 || n->type == MP_BF16;
+    const bool is_only = n->found.place != MP_PLACE_NONE; /* the one that keeps x within bounds */
     return is_kept && n->out_type == n->type && args->per_row == 0 && p->align >= 16 &&
            args->columns % pack == 0 &&
            args->columns <= pack * K_NORM_SHORT_PACKS * K_NORM_SHORT_LANES &&
-           args->rows <= (int64_t)p->device->info.multiprocessors * most / short_share(p, n);
+           (is_only ||
+            args->rows <= (int64_t)p->device->info.multiprocessors * most / short_share(p, n));
 }
 
 /* No more blocks than are there at once: each loads scale and bias once, and has its next row on
@@ -142,6 +145,26 @@ static mp_status plan_pieces(mp_planner *p, const mp_norm *n) {
     return MP_OK;
 }
 
+/* ---- rows of a tensor that is kept between two numbers ---- */
+
+/* For kernels that do not do that themselves: the tensor first, which is also the sum. */
+static mp_status plan_keep(mp_planner *p, mp_norm *n) {
+    const int64_t count = n->args.rows * n->args.columns;
+    const mp_keep_within_args args = {.count = count, .most = {n->args.most[0], n->args.most[1]}};
+    mp_ref kept = n->sum;
+    const mp_kernel *kernel = NULL;
+    if (kept.place == MP_PLACE_NONE) {
+        MP_TRY(mp_plan_scratch_of(p, count, n->type, &kept));
+    }
+    MP_TRY(mp_plan_kernel(p, &kernel, "keep_within_%s", mp_dtype_word(n->type)));
+    MP_TRY(MP_LAUNCH(
+        p, kernel, mp_plan_grid(p, count, 1), args, MP_BIND(mp_keep_within_args, x, n->x),
+        MP_BIND(mp_keep_within_args, found, n->found), MP_BIND(mp_keep_within_args, out, kept)));
+    n->x = kept;
+    n->sum = n->found = MP_NOWHERE;
+    return MP_OK;
+}
+
 mp_status mp_plan_norm(mp_planner *p, mp_norm *n) {
     const mp_kernel *kernel = NULL;
     mp_grid grid = {0};
@@ -149,6 +172,9 @@ mp_status mp_plan_norm(mp_planner *p, mp_norm *n) {
         return MP_OK;
     }
     n->args.skip_rows = n->args.skip_rows > 0 ? n->args.skip_rows : 1;
+    if (n->found.place != MP_PLACE_NONE && !is_short(p, n)) {
+        MP_TRY(plan_keep(p, n));
+    }
     if (is_long(n)) {
         return plan_pieces(p, n);
     }
@@ -168,8 +194,8 @@ mp_status mp_plan_norm(mp_planner *p, mp_norm *n) {
     }
     return MP_LAUNCH(p, kernel, grid, n->args, MP_BIND(mp_norm_args, x, n->x),
                      MP_BIND(mp_norm_args, skip, n->skip), MP_BIND(mp_norm_args, add, n->add),
-                     MP_BIND(mp_norm_args, scale, n->scale), MP_BIND(mp_norm_args, bias, n->bias),
-                     MP_BIND(mp_norm_args, out, n->out), MP_BIND(mp_norm_args, sum, n->sum),
-                     MP_BIND(mp_norm_args, mean, n->mean),
+                     MP_BIND(mp_norm_args, found, n->found), MP_BIND(mp_norm_args, scale, n->scale),
+                     MP_BIND(mp_norm_args, bias, n->bias), MP_BIND(mp_norm_args, out, n->out),
+                     MP_BIND(mp_norm_args, sum, n->sum), MP_BIND(mp_norm_args, mean, n->mean),
                      MP_BIND(mp_norm_args, inverse, n->inverse));
 }

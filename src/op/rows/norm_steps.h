@@ -7,11 +7,12 @@
 #include "op/core/plan.h"
 
 /* `args` has the sizes; its pointers are the references here, MP_NOWHERE for those that are not
- * wanted. The lanes, and a `skip_rows` of 0, are settled by the step. */
+ * wanted. The lanes, and a `skip_rows` of 0, are settled by the step. With `found` there is neither
+ * skip nor add, and all is of one type. */
 typedef struct mp_norm {
     mp_norm_args args;
     mp_dtype type, out_type; /* of x; of the result, the scale and the bias */
-    mp_ref x, skip, add, scale, bias, out, mean, inverse, sum;
+    mp_ref x, skip, add, found, scale, bias, out, mean, inverse, sum;
 } mp_norm;
 
 /* The result may lie where x does. */
