@@ -365,6 +365,10 @@ TEST(graph_pass_find_unit_rows) {
           "input x f32[2,3,4]\n" UNIT("x"), 1);
     check(NULL, TURNED("[1,0,2]"),
           "input w f32[2,3,4]\nx = Transpose-13 (w) perm=[1,0,2]\n" UNIT("x"), 1);
+    check(NULL, "input x f16[2,3,4]\nconst last i64[1] = -1\nconst least f16[] = 0\n" L2("x") OVER,
+          "input x f16[2,3,4]\ny = millpond.LpNormalization-1 (x) \"length+div\" least=0f\n"
+          "output y\n",
+          1);
 }
 
 TEST(graph_pass_find_unit_rows_leaves_what_does_not_fit) {

@@ -18,6 +18,7 @@ void check_rows(int64_t rows, int64_t columns, int32_t p, int32_t width, unsigne
     args.rows = rows;
     args.columns = columns;
     args.inner = 1;
+    args.stays = 1;
     args.p = p;
     args.width = width;
     run_blocks(2, lanes, [&] { lp_norm(args); });

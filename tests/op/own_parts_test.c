@@ -343,6 +343,8 @@ DEVICE_TEST(rows_over_their_length_or_a_number) {
     for (size_t i = 0; i < MP_COUNT_OF(types); i++) {
         check_lengths(device, types[i], 32, 1e-12F);
         check_lengths(device, types[i], 32, 100); /* longer than a row */
+        check_lengths(device, types[i], 32, 0);   /* of zeros no number */
+        check_lengths(device, types[i], 7, 0);
         check_lengths(device, types[i], 7, 1e-3F);
         check_lengths(device, types[i], 5000, 1e-3F);
     }

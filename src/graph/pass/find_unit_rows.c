@@ -3,6 +3,8 @@
  *
  *     x / Clip(ReduceL2(x), least)     becomes     millpond.LpNormalization(x)
  *
+ * In float16 the number may be 0, as torch's 1e-12 is there: a row of zeros then becomes NaN, as
+ * before. Of other types the length of small numbers may be 0, too.
  * The length may also be the root of a sum of squares, and be taken before x was transposed.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
@@ -106,7 +108,8 @@ static bool find(const mp_graph *graph, int32_t n, double *least) {
     }
     const mp_dtype type = mp_graph_type(graph, v->in[0]);
     const int32_t lengths = at_least(graph, v->in[1], least);
-    return lengths != MP_NO_VALUE && (float)*least > 0 && *least < 1 &&
+    const bool bounds = (float)*least > 0 || (*least == 0 && type == MP_F16);
+    return lengths != MP_NO_VALUE && bounds && *least < 1 &&
            (type == MP_F32 || type == MP_F16 || type == MP_BF16) &&
            are_lengths(graph, lengths, v->in[0]);
 }

@@ -61,7 +61,7 @@ K_FN void l_row(const mp_lp_norm_args *args, int64_t start, int64_t columns, k_r
         l_load(&s, x + s.at, K_INSIDE, keep);
         sum += l_sum(&s, keep, args->p);
     }
-    const l_norm norm = l_norm_of(k_group_sum(sum, t.width), args->p, args->least);
+    const l_norm norm = l_norm_of(k_group_sum(sum, t.width), args);
     K_ONE_COPY
     for (int64_t from = 0; from < end; from += most) {
         const k_span s = k_span_at(shift, columns, from, t.lane, t.width);
@@ -78,7 +78,7 @@ K_FN void l_row_packed(const mp_lp_norm_args *args, int64_t start, int64_t colum
     K_SUM keep[K_KEEP];
     l_load(&s, (const T *)args->x + start + s.at, K_WHOLE, keep);
     const K_SUM sum = k_group_sum(l_sum(&s, keep, args->p), t.width);
-    l_store(&s, (T *)args->out + start + s.at, K_WHOLE, keep, l_norm_of(sum, args->p, args->least));
+    l_store(&s, (T *)args->out + start + s.at, K_WHOLE, keep, l_norm_of(sum, args));
 }
 
 K_BLOCK_KERNEL_IN_64(K_ROW_LANES_MAX, mp_lp_norm_args, args) {

@@ -18,7 +18,7 @@ K_BLOCK_KERNEL(mp_lp_norm_args, args) {
         for (int64_t c = t.lane; c < columns; c += t.width) {
             sum += l_term((K_SUM)T_load(x[c * args.inner]), args.p);
         }
-        const l_norm norm = l_norm_of(k_group_sum(sum, t.width), args.p, args.least);
+        const l_norm norm = l_norm_of(k_group_sum(sum, t.width), &args);
         for (int64_t c = t.lane; c < columns; c += t.width) {
             const K_SUM value = (K_SUM)T_load(x[c * args.inner]);
             out[c * args.inner] = T_store((TC)l_over(value, norm));

@@ -28,7 +28,7 @@ typedef struct mp_lp_norm_args {
     int32_t p;     /* 1 or 2 */
     int32_t width; /* lanes that share a row */
     float least;   /* what is divided by where the norm is less */
-    int32_t unused;
+    int32_t stays; /* a row of zeros does; else it becomes NaN, unless `least` is more */
 } mp_lp_norm_args;
 
 /* What sum_infinite.cu says: a byte for each piece of a tensor, 1 where it has an infinite element.

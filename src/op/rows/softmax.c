@@ -145,7 +145,8 @@ static mp_status plan_lp_norm(mp_planner *p) {
                             .columns = r.columns,
                             .inner = r.inner,
                             .p = (int32_t)power,
-                            .least = mp_node_float(p->node, "least", 0)};
+                            .least = mp_node_float(p->node, "least", 0),
+                            .stays = mp_node_attr(p->node, "least") == NULL};
     const mp_kernel *kernel = NULL;
     const mp_grid grid =
         mp_row_grid(p, x->type, r.rows, r.columns, mp_rows_apart(p, r), &args.width);
