@@ -738,6 +738,29 @@ def units(kind):
     return m.finish(m("Add", x, unit_attention(m, x, 4, 9, 2, 16)))
 
 
+def of_length_one(m, value):
+    """torch's normalize; in float16 its least number is 0."""
+    least = m("Clip", m("ReduceL2", value, axes=[-1], keepdims=1), m.constant(1e-12), "")
+    return m("Div", value, m("Expand", least, m("Shape", value)))
+
+
+def cosine(kind, heads=4, size=16, windows=2, rows=9):
+    """Swin v2 of transformers: scores are cosines times a number of each head; a bias, and a mask twice."""
+    m = Model(kind)
+    width = heads * size
+    x = m.input("x", windows, rows, width)
+    q, k, v = (heads_of(m, m.linear(x, width, width, bias=bias), heads, size) for bias in (True, False, True))
+    turned = m("Transpose", of_length_one(m, k), perm=[0, 1, 3, 2])
+    scale = m.constant(10 + 5 * m.random.random((heads, 1, 1)).astype(np.float16))
+    scores = m("Mul", m("MatMul", of_length_one(m, q), turned), scale)
+    bias = m.constant(m.random.standard_normal((1, heads, rows, rows)).astype(np.float16))
+    scores = m("Reshape", m("Add", scores, bias), m.ints(1, windows, heads, rows, rows))
+    hidden = m.constant(np.where(m.random.random((1, windows, 1, rows, rows)) < 0.3, -100, 0))
+    scores = m("Add", m("Add", scores, hidden), hidden)
+    weights = m("Softmax", m("Reshape", scores, m.ints(-1, heads, rows, rows)), axis=-1)
+    return m.finish(m.linear(merged(m, m("MatMul", weights, v), width), width, width))
+
+
 def batch_normed(kind, width=64, wide=96):
     """Linear layers with batch normalisation behind, of rows in two dimensions."""
     m = Model(kind)

@@ -22,7 +22,7 @@ ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo", "p
              "gptj", "gptj_whole")
 MODELS = (*ATTENTION, "shared", "encoder_mlp", "decoder_mlp", "t5_mlp", "parallel", "conv_block", "classifier", "swin",
           "whisper", "multihead", "dense", "geglu", "pixels", "windows", "units", "batch_normed", "deberta",
-          "deberta_known")
+          "deberta_known", "cosine")
 
 
 def fed(name, kind, batch, length):
@@ -34,7 +34,7 @@ def fed(name, kind, batch, length):
 
     dims = {"swin": (1, 8, 8, 32), "whisper": (1, 12, 32), "multihead": (1, 9, 64), "dense": (batch, 3, 5, length),
             "einsum": (batch, 9, 64), "pixels": (batch, 5, 5, 64), "windows": (batch, 4, 9, 32),
-            "units": (batch, 36, 32)}
+            "units": (batch, 36, 32), "cosine": (2, 9, 64)}
     if name in dims:
         return {"x": floats(*dims[name])}
     width = {"gemma": 32, "llama": 96, "phi": 96, "qwen3": 96, "encoder_mlp": 48, "decoder_mlp": 48}.get(name, 64)
@@ -200,6 +200,14 @@ def test_attention_in_five_dimensions_becomes_one_operator():
         assert text.count(" v_part=[") == (2 if name == "units" else 1), text
         assert text.count("= Slice-13") == (3 if name == "units" else 0), text
         for operator in ("Softmax", "Transpose", "Split", "Einsum"):
+            assert f"= {operator}-" not in text, text
+
+
+def test_attention_by_cosines_becomes_one_operator():
+    for _, text in texts_of(["cosine"]):
+        assert text.count("= millpond.Attention-1") == 1, text
+        assert text.count("= millpond.LpNormalization-1") == 2, text
+        for operator in ("Softmax", "ReduceL2", "Add", "Div"):
             assert f"= {operator}-" not in text, text
 
 

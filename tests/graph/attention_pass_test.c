@@ -551,3 +551,37 @@ DEVICE_TEST(attention_pass_keeps_results_of_parts) {
     pass_check_run(device, split, wide, 1e-5, 4);
     pass_check_run(device, gather, five, 1e-2, 4);
 }
+
+/* ---- cosines ---- */
+
+#define COSINES(scale) \
+    "input q f32[2,3,4,8]\ninput l f32[2,3,4,1]\ninput k f32[2,3,8,4]\nconst s f32" scale "\n"
+
+TEST(graph_pass_cosine_scale) {
+    check(NULL,
+          COSINES("[3,1,1]") "n = Div-14 (q, l)\np = MatMul-13 (n, k) \"product\"\n"
+                             "y = Mul-14 (s, p) \"scale\"\noutput y\n",
+          COSINES("[3,1,1]") "n = Div-14 (q, l)\nscale_query = Mul-14 (n, s) \"scale_query\"\n"
+                             "y = MatMul-13 (scale_query, k) \"product\"\noutput y\n",
+          1);
+    /* what is no quotient; a number of each row; one for all; scores that others read */
+    LEFT_ALONE(NULL, COSINES("[3,1,1]") "p = MatMul-13 (q, k)\nt = Mul-14 (p, s)\n"
+                                        "y = Mul-14 (t, l)\noutput y\n");
+    LEFT_ALONE(NULL, COSINES("[3,4,1]") "n = Div-14 (q, l)\np = MatMul-13 (n, k)\n"
+                                        "y = Mul-14 (p, s)\noutput y\n");
+    LEFT_ALONE(NULL, COSINES("[4]") "n = Div-14 (q, l)\np = MatMul-13 (n, k)\n"
+                                    "y = Mul-14 (p, s)\noutput y\n");
+    LEFT_ALONE(NULL, COSINES("[3,1,1]") "n = Div-14 (q, l)\np = MatMul-13 (n, k)\n"
+                                        "y = Mul-14 (p, s)\noutput y\noutput p\n");
+}
+
+DEVICE_TEST(cosine_scale_changes_no_result) {
+    const mp_shape in[] = {SHAPE(2, 3, 4, 8), SHAPE(2, 3, 4, 8), SHAPE(2, 3, 8, 4)};
+    pass_check_run(device,
+                   "input q f32[2,3,4,8]\ninput z f32[2,3,4,8]\ninput k f32[2,3,8,4]\n"
+                   "const s f32[3,1,1]\ne = Exp-13 (z)\nn = Div-14 (q, e)\n"
+                   "p = MatMul-13 (n, k)\ny = Mul-14 (p, s)\noutput y\n",
+                   in, 1e-4, 1);
+}
+
+#undef COSINES

@@ -97,6 +97,16 @@ TEST(graph_pass_window_mask) {
           "mask#11 = Reshape-13 (mask, #10) \"mask\"\nb = Add-14 (s, mask#11) \"mask\"\n"
           "y = Softmax-13 (b) axis=-1\noutput y\n",
           1);
+    check(NULL,
+          "input s f32[2,3,4,4]\nconst m f32[1,2,1,4,4]\nconst wide i64[5] = 1 2 3 4 4\n"
+          "const four i64[4] = -1 3 4 4\nw = Reshape-14 (s, wide)\na = Add-14 (w, m) \"mask\"\n"
+          "c = Add-14 (m, a) \"again\"\nb = Reshape-14 (c, four)\ny = Softmax-13 (b) axis=-1\n"
+          "output y\n",
+          "input s f32[2,3,4,4]\nconst m f32[1,2,1,4,4]\nconst #9 i64[4] = 2 1 4 4\n"
+          "const #12 i64[4] = 2 1 4 4\nmask = Reshape-13 (m, #9) \"mask\"\n"
+          "mask#11 = Add-14 (s, mask) \"mask\"\nagain = Reshape-13 (m, #12) \"again\"\n"
+          "b = Add-14 (mask#11, again) \"again\"\ny = Softmax-13 (b) axis=-1\noutput y\n",
+          2);
     /* a batch that is not known; another mask for each image; other scores behind; read elsewhere
      */
     LEFT_ALONE(NULL,
@@ -120,6 +130,12 @@ DEVICE_TEST(window_mask_keeps_results) {
         "const wide i64[5] = 2 2 3 4 5\nconst four i64[4] = -1 3 4 5\n"
         "u = Unsqueeze-13 (m, zero)\nw = Reshape-14 (s, wide)\na = Add-14 (w, u) \"mask\"\n"
         "b = Reshape-14 (a, four)\ny = Softmax-13 (b) axis=-1\noutput y\n";
+    static const char *const twice =
+        "input s f32[4,3,4,5]\nconst m f32[1,2,1,4,5]\nconst o f32[1,2,1,4,5]\n"
+        "const wide i64[5] = 2 2 3 4 5\nconst four i64[4] = -1 3 4 5\n"
+        "w = Reshape-14 (s, wide)\na = Add-14 (w, m) \"mask\"\nc = Add-14 (a, o) \"again\"\n"
+        "b = Reshape-14 (c, four)\ny = Softmax-13 (b) axis=-1\noutput y\n";
     const mp_shape in[] = {SHAPE(4, 3, 4, 5)};
     pass_check_run(device, text, in, 1e-6, 2);
+    pass_check_run(device, twice, in, 1e-6, 2);
 }
