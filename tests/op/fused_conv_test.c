@@ -19,6 +19,7 @@ typedef struct geometry {
 typedef struct setting {
     bool last; /* channels last */
     bool stem; /* channels first, of the output last */
+    bool line; /* without the height, which is 1 */
     mp_dtype type;
     bool bias, constant;
     residual z;
@@ -40,7 +41,11 @@ static int64_t place(bool last, int64_t channels, const int64_t *size, int64_t n
                 : ((n * channels + c) * size[H] + h) * size[W] + w;
 }
 
-static mp_shape image(bool last, int64_t batch, int64_t channels, const int64_t *size) {
+static mp_shape image(bool last, bool line, int64_t batch, int64_t channels, const int64_t *size) {
+    if (line) {
+        return last ? (mp_shape){3, {batch, size[W], channels}}
+                    : (mp_shape){3, {batch, channels, size[W]}};
+    }
     return last ? (mp_shape){4, {batch, size[H], size[W], channels}}
                 : (mp_shape){4, {batch, channels, size[H], size[W]}};
 }
@@ -98,14 +103,15 @@ static op_tensor numbers(mp_dtype type, mp_shape shape, uint64_t seed, void **da
 static tensors make(const geometry *g, const setting *s) {
     const int64_t out[SIDES] = {out_of(g, H), out_of(g, W)};
     const int64_t inner = g->channels / g->groups;
-    const mp_shape w = {4, {g->out_channels, inner, g->kernel[H], g->kernel[W]}};
+    const mp_shape w = image(false, s->line, g->out_channels, inner, g->kernel);
     const mp_shape b = {1, {g->out_channels}};
-    mp_shape z = image(s->last, s->z == LARGER ? 2 * g->batch : g->batch, g->out_channels, out);
+    mp_shape z =
+        image(s->last, s->line, s->z == LARGER ? 2 * g->batch : g->batch, g->out_channels, out);
     if (s->z == ROW) {
         z = (mp_shape){1, {s->last ? g->out_channels : out[W]}};
     }
     tensors t;
-    t.x = numbers(s->type, image(s->last, g->batch, g->channels, g->in), 1, &t.data[0]);
+    t.x = numbers(s->type, image(s->last, s->line, g->batch, g->channels, g->in), 1, &t.data[0]);
     t.w = numbers(s->type, w, 2, &t.data[1]);
     t.b = numbers(s->type, b, 3, &t.data[2]);
     t.z = numbers(s->type, z, 4, &t.data[3]);
@@ -137,8 +143,8 @@ static double sum_of(const geometry *g, const setting *s, const tensors *t, int6
 static void check_output(const geometry *g, const setting *s, const tensors *t,
                          const op_tensor *y) {
     const int64_t size[SIDES] = {out_of(g, H), out_of(g, W)};
-    const mp_shape want =
-        image(ends_last(s), s->z == LARGER ? 2 * g->batch : g->batch, g->out_channels, size);
+    const mp_shape want = image(ends_last(s), s->line, s->z == LARGER ? 2 * g->batch : g->batch,
+                                g->out_channels, size);
     CHECK(mp_shape_equal(&want, &y->shape));
     for (int64_t i = 0; i < want.dim[0] * g->out_channels * size[H] * size[W]; i++) {
         const int64_t at[SIDES] = {i / size[W] % size[H], i % size[W]};
@@ -164,12 +170,18 @@ static void check(mp_device *device, const geometry *given, const setting *s) {
     mp_attr attrs[8];
     size_t count = 0;
     const int64_t pads[] = {g->begin[H], g->begin[W], g->end[H], g->end[W]};
+    const int64_t line_pads[] = {g->begin[W], g->end[W]};
+    const int first = s->line ? W : H;
+    const size_t sides = s->line ? 1 : SIDES;
     attrs[count++] = (mp_attr)OP_INT("group", g->groups);
-    attrs[count++] = (mp_attr){.name = "pads", .kind = MP_ATTR_INTS, .ints = pads, .count = 4};
-    attrs[count++] =
-        (mp_attr){.name = "strides", .kind = MP_ATTR_INTS, .ints = g->stride, .count = SIDES};
-    attrs[count++] =
-        (mp_attr){.name = "dilations", .kind = MP_ATTR_INTS, .ints = g->dilation, .count = SIDES};
+    attrs[count++] = (mp_attr){.name = "pads",
+                               .kind = MP_ATTR_INTS,
+                               .ints = s->line ? line_pads : pads,
+                               .count = 2 * sides};
+    attrs[count++] = (mp_attr){
+        .name = "strides", .kind = MP_ATTR_INTS, .ints = g->stride + first, .count = sides};
+    attrs[count++] = (mp_attr){
+        .name = "dilations", .kind = MP_ATTR_INTS, .ints = g->dilation + first, .count = sides};
     if (s->activation[0] != '\0') {
         attrs[count++] = (mp_attr)OP_TEXT("activation", s->activation);
         attrs[count++] = (mp_attr){.name = "activation_params",
@@ -264,6 +276,41 @@ DEVICE_TEST(fused_conv_of_single_channels) {
         s.skew = i % 7 == 0 ? 8 : 0;
         check(device, &single[i / MP_COUNT_OF(types)], &s);
     }
+}
+
+/* Lines with channels last are images of one row: each channel by itself, groups of some channels
+ * (the last for the kernel of such), of pixels, few channels, and what is a library's. */
+static const geometry lines[] = {
+    {2, 8, 8, 8, {1, 11}, {1, 3}, {1, 1}, {1, 1}, {0, 1}, {0, 1}},
+    {1, 24, 24, 24, {1, 70}, {1, 31}, {1, 1}, {1, 1}, {0, 15}, {0, 15}},
+    {3, 5, 5, 5, {1, 40}, {1, 3}, {1, 2}, {1, 8}, {0, 16}, {0, 0}},
+    {1, 40, 40, 40, {1, 9}, {1, 7}, {1, 1}, {1, 1}, {0, 9}, {0, 4}},
+    {2, 16, 24, 4, {1, 12}, {1, 5}, {1, 1}, {1, 1}, {0, 2}, {0, 2}},
+    {2, 32, 48, 4, {1, 24}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {2, 16, 24, 1, {1, 13}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {2, 3, 64, 1, {1, 50}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {2, 1, 24, 1, {1, 300}, {1, 10}, {1, 5}, {1, 1}, {0, 0}, {0, 0}},
+    {1, 8, 6, 1, {1, 30}, {1, 3}, {1, 1}, {1, 4}, {0, 4}, {0, 4}},
+    {1, 8, 1, 1, {1, 30}, {1, 7}, {1, 1}, {1, 1}, {0, 3}, {0, 3}},
+    {2, 72, 72, 3, {1, 29}, {1, 3}, {1, 1}, {1, 2}, {0, 2}, {0, 2}},
+};
+
+DEVICE_TEST(fused_conv_of_lines) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    const int arch = device->info.arch;
+    for (size_t i = 0; i < 2 * MP_COUNT_OF(lines) * MP_COUNT_OF(types); i++) {
+        setting s = tails[(i + test_seed()) % MP_COUNT_OF(tails)];
+        device->info.arch = arch > 0 || i % 4 < 2 ? arch : 80; /* as on a GPU */
+        s.line = true;
+        s.last = i % 2 == 0;
+        s.stem = i % 2 == 1;
+        s.z = s.stem ? NO_RESIDUAL : s.z;
+        s.constant = i % 3 == 0;
+        s.type = types[i / 2 % MP_COUNT_OF(types)];
+        s.skew = i % 7 == 0 ? 8 : 0;
+        check(device, &lines[i / 2 / MP_COUNT_OF(types)], &s);
+    }
+    device->info.arch = arch;
 }
 
 /* With channels first: planes in several bands and tiles, many small ones in a block, lines of all

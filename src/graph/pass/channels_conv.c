@@ -56,12 +56,13 @@ static bool takes_planes(const mp_vertex *v, mp_dtype type, const mp_shape *w) {
 bool mp_wants_last(const mp_layout *l, const mp_vertex *v) {
     const mp_value *w = &l->graph->values[v->in[1]];
     const mp_dtype type = w->tensor.type;
-    const bool can = w->is_constant && w->tensor.shape.rank >= MP_TWIN_RANK_MIN &&
-                     w->tensor.shape.rank <= MP_TWIN_RANK_MAX;
+    const bool can = w->is_constant && w->tensor.shape.rank >= MP_TWIN_RANK_LINE &&
+                     w->tensor.shape.rank <= MP_TWIN_RANK_VOLUME;
     const bool is_fast =
         type == MP_F16 || type == MP_BF16 || (type == MP_F32 && v->node.options.tf32);
     /* Libraries take each channel of a volume by itself ten times as long as to turn it. */
-    const bool turns = w->tensor.shape.rank > MP_TWIN_RANK_MIN && is_depthwise(v, &w->tensor.shape);
+    const bool turns =
+        w->tensor.shape.rank == MP_TWIN_RANK_VOLUME && is_depthwise(v, &w->tensor.shape);
     const bool has_twin = mp_twin_of(l, v->in[0]) != MP_NO_VALUE && !turns;
     return can && (l->rewrites->forced ||
                    (is_fast && (has_twin || !takes_planes(v, type, &w->tensor.shape))));

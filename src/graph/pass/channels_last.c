@@ -9,15 +9,15 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
+#include "graph/pass/channels_axes.h"
 #include "graph/pass/channels_conv.h"
+#include "graph/pass/channels_norm.h"
 #include "graph/pass/channels_twin.h"
 #include "graph/pass/image_rows.h"
 #include "op/core/channels.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { ATTRS_MAX = 16 };
 
 /* ---- what an input becomes ---- */
 
@@ -67,17 +67,6 @@ static mp_status turn_input(mp_layout *l, int32_t value, int rank, int32_t *out)
 }
 
 /* ---- what follows ---- */
-
-/* All inputs have twins of as many dimensions. */
-static bool reads_twins(const mp_layout *l, const mp_vertex *v) {
-    const int rank = mp_twin_rank(l, mp_vertex_in(v, 0));
-    for (int i = 1; i < v->in_count; i++) {
-        if (mp_twin_rank(l, v->in[i]) != rank) {
-            return false;
-        }
-    }
-    return rank != 0;
-}
 
 /* The dimensions of the first twin that is no constant's; 0 where there is none. */
 static int rank_of_twins(const mp_layout *l, const mp_vertex *v) {
@@ -135,7 +124,7 @@ static bool is_over_image(const mp_graph *graph, const mp_vertex *v, int rank) {
 static const mp_op *row_of(const mp_layout *l, const mp_vertex *v) {
     static const char *const any[] = {"MaxPool", "AveragePool", "GlobalAveragePool",
                                       "GlobalMaxPool", "BatchNormalization"};
-    static const char *const flat[] = {"LRN", "ConvTranspose", "DepthToSpace"};
+    static const char *const flat[] = {"LRN", "DepthToSpace"};
     const int rank = mp_twin_rank(l, v->in[0]);
     const bool is_float = (MP_BIT(mp_graph_type(l->graph, v->in[0])) & MP_FLOATS) != 0;
     if (rank == 0) {
@@ -143,7 +132,8 @@ static const mp_op *row_of(const mp_layout *l, const mp_vertex *v) {
     }
     if (v->out_count == 1 &&
         (mp_vertex_is_any(v, any, MP_COUNT_OF(any)) ||
-         (rank == MP_TWIN_RANK_MIN && mp_vertex_is_any(v, flat, MP_COUNT_OF(flat))))) {
+         (rank <= MP_TWIN_RANK_PICTURE && mp_vertex_is(v, "ConvTranspose")) ||
+         (rank == MP_TWIN_RANK_PICTURE && mp_vertex_is_any(v, flat, MP_COUNT_OF(flat))))) {
         return mp_op_find(MP_NHWC_DOMAIN, v->node.op->name, v->node.version);
     }
     return mp_vertex_is(v, "ReduceMean") && is_float && is_over_image(l->graph, v, rank)
@@ -167,49 +157,13 @@ static mp_status turn_row(mp_layout *l, int32_t n, const mp_op *op) {
     return mp_twin_node(l, n, &node, in, is_reduction ? 1 : v.in_count, mp_twin_rank(l, v.in[0]));
 }
 
-/* ---- along an axis ---- */
-
-static bool has_axis(const mp_vertex *v) {
-    return mp_vertex_is(v, "Concat") || mp_vertex_is(v, "Split");
-}
-
-static mp_status turn_axis(mp_layout *l, int32_t n) {
-    const mp_vertex v = l->graph->nodes[n];
-    mp_attr attrs[ATTRS_MAX];
-    size_t count = 0;
-    const int64_t axis = mp_node_int(&v.node, "axis", 0);
-    const int rank = mp_twin_rank(l, v.in[0]);
-    int32_t in[MP_TWIN_WIDTH_MAX];
-    for (size_t i = 0; i < v.node.attr_count; i++) {
-        if (strcmp(v.node.attrs[i].name, "axis") != 0) {
-            attrs[count++] = v.node.attrs[i];
-        }
-    }
-    attrs[count++] = (mp_attr){
-        .name = "axis", .kind = MP_ATTR_INT, .i = mp_to_first(rank)[axis < 0 ? axis + rank : axis]};
-    for (int i = 0; i < v.in_count; i++) {
-        const bool is_image = i == 0 || mp_vertex_is(&v, "Concat");
-        in[i] = is_image ? mp_twin_of(l, v.in[i]) : v.in[i];
-    }
-    mp_node node = v.node;
-    node.attrs = attrs;
-    node.attr_count = count;
-    return mp_twin_node(l, n, &node, in, v.in_count, rank);
-}
-
-static bool is_along_axis(const mp_layout *l, const mp_vertex *v) {
-    const int64_t axis = mp_node_int(&v->node, "axis", 0);
-    const int rank = mp_twin_rank(l, mp_vertex_in(v, 0));
-    return has_axis(v) && axis >= -rank && axis < rank && v->node.attr_count < ATTRS_MAX &&
-           (mp_vertex_is(v, "Split") || reads_twins(l, v));
-}
-
 /* ---- Resize: what it reads of sizes is in the order of dimensions ---- */
 
 /* Lists of all dimensions that are known while planning. */
 static bool is_resize(const mp_layout *l, const mp_vertex *v) {
     if (!mp_vertex_is(v, "Resize") || v->node.version < 11 ||
-        mp_twin_rank(l, v->in[0]) != MP_TWIN_RANK_MIN || mp_node_attr(&v->node, "axes") != NULL ||
+        mp_twin_rank(l, v->in[0]) != MP_TWIN_RANK_PICTURE ||
+        mp_node_attr(&v->node, "axes") != NULL ||
         strcmp(mp_node_string(&v->node, "coordinate_transformation_mode", ""),
                "tf_crop_and_resize") == 0) {
         return false;
@@ -232,19 +186,20 @@ static mp_status turn_resize(mp_layout *l, int32_t n) {
     for (int i = 0; i < v.in_count; i++) {
         in[i] = i == 0 ? mp_twin_of(l, v.in[0]) : i == 1 ? MP_NO_VALUE : v.in[i];
         if (i >= 2 && v.in[i] != MP_NO_VALUE && !is_empty(&l->graph->values[v.in[i]].tensor)) {
-            MP_TRY(mp_twin_list(l, v.in[i], MP_TWIN_RANK_MIN, &in[i]));
+            MP_TRY(mp_twin_list(l, v.in[i], MP_TWIN_RANK_PICTURE, &in[i]));
         }
     }
-    return mp_twin_node(l, n, &v.node, in, v.in_count, MP_TWIN_RANK_MIN);
+    return mp_twin_node(l, n, &v.node, in, v.in_count, MP_TWIN_RANK_PICTURE);
 }
 
 /* ---- transpositions of the model ---- */
 
 /* How many dimensions a Transpose brings into the order that `perm` gives; 0 for another. */
-static int rank_of_perm(const mp_vertex *v, const int64_t *perm(int rank)) {
+static int rank_of_perm(const mp_layout *l, const mp_vertex *v, const int64_t *perm(int rank)) {
     const mp_attr *given = mp_vertex_perm(v);
     const int rank = given != NULL ? (int)given->count : 0;
-    return rank >= MP_TWIN_RANK_MIN && rank <= MP_TWIN_RANK_MAX &&
+    return rank >= (l->has_lines ? MP_TWIN_RANK_LINE : MP_TWIN_RANK_PICTURE) &&
+                   rank >= MP_TWIN_RANK_LINE && rank <= MP_TWIN_RANK_VOLUME &&
                    memcmp(given->ints, perm(rank), (size_t)rank * sizeof(int64_t)) == 0
                ? rank
                : 0;
@@ -265,6 +220,40 @@ static mp_status view_rows(mp_layout *l, int32_t n, int32_t twin, const int64_t 
     return MP_OK;
 }
 
+/* The node that made the twin makes the output that node `n` did. */
+static mp_status give_output(mp_layout *l, int32_t n, int32_t twin) {
+    mp_graph *graph = l->graph;
+    const int32_t image = graph->nodes[n].in[0], output = graph->nodes[n].out[0];
+    const int32_t maker = mp_graph_maker(graph, twin, NULL);
+    int32_t out[MP_TWIN_WIDTH_MAX];
+    const mp_vertex v = graph->nodes[maker];
+    for (int i = 0; i < v.out_count; i++) {
+        out[i] = v.out[i] == twin ? output : v.out[i];
+    }
+    mp_graph_remove_node(graph, n);
+    MP_TRY(mp_graph_change_node(graph, maker, &v.node, v.in, v.in_count, out, v.out_count));
+    mp_graph_replace(graph, twin, output, false);
+    return mp_twin_set(l, image, output);
+}
+
+/* Whoever reads what node `n` makes reads the twin. */
+static mp_status give_twin(mp_layout *l, int32_t n, int32_t twin) {
+    const int32_t out = l->graph->nodes[n].out[0];
+    const bool is_output = mp_graph_is_output(l->graph, out);
+    const int32_t maker = is_output ? mp_graph_maker(l->graph, twin, NULL) : MP_NO_NODE;
+    const bool moves = maker != MP_NO_NODE && !mp_graph_is_output(l->graph, twin) &&
+                       l->graph->nodes[maker].out_count <= MP_TWIN_WIDTH_MAX;
+    if ((is_output && !moves) || !mp_rewrite_allowed(l->rewrites)) {
+        return MP_OK;
+    }
+    if (is_output) {
+        return give_output(l, n, twin);
+    }
+    mp_graph_replace(l->graph, out, twin, false);
+    mp_graph_remove_node(l->graph, n);
+    return MP_OK;
+}
+
 /* One that brings channels to the end gives the twin; what is brought to the front has one. */
 static mp_status take_transpose(mp_layout *l, int32_t n) {
     const mp_vertex *v = &l->graph->nodes[n];
@@ -275,14 +264,12 @@ static mp_status take_transpose(mp_layout *l, int32_t n) {
         mp_rewrite_allowed(l->rewrites)) {
         return view_rows(l, n, mp_twin_of(l, image), dim);
     }
-    const int to_first = rank_of_perm(v, mp_to_first), to_last = rank_of_perm(v, mp_to_last);
+    const int to_first = rank_of_perm(l, v, mp_to_first), to_last = rank_of_perm(l, v, mp_to_last);
+    if (to_last != 0 && mp_twin_rank(l, v->in[0]) == to_last) { /* of a line both are the same */
+        return give_twin(l, n, twin);
+    }
     if (to_first != 0 && mp_graph_rank(l->graph, v->in[0]) == to_first) {
         return mp_twin_set(l, v->out[0], v->in[0]);
-    }
-    if (to_last != 0 && mp_twin_rank(l, v->in[0]) == to_last &&
-        !mp_graph_is_output(l->graph, v->out[0]) && mp_rewrite_allowed(l->rewrites)) {
-        mp_graph_replace(l->graph, v->out[0], twin, false);
-        mp_graph_remove_node(l->graph, n);
     }
     return MP_OK;
 }
@@ -310,10 +297,26 @@ static mp_status turn(mp_layout *l, int32_t n) {
     if (is_elementwise(l, v)) {
         return mp_rewrite_allowed(l->rewrites) ? turn_elementwise(l, n) : MP_OK;
     }
-    if (is_along_axis(l, v)) {
-        return mp_rewrite_allowed(l->rewrites) ? turn_axis(l, n) : MP_OK;
+    if (mp_is_channels_norm(l, v)) {
+        return mp_rewrite_allowed(l->rewrites) ? mp_turn_norm(l, n) : MP_OK;
+    }
+    if (mp_has_axes(l, v)) {
+        return mp_rewrite_allowed(l->rewrites) ? mp_turn_axes(l, n) : MP_OK;
     }
     return is_resize(l, v) && mp_rewrite_allowed(l->rewrites) ? turn_resize(l, n) : MP_OK;
+}
+
+/* Whether a convolution over a line wants its channels last. Texts have their words and features
+ * exchanged for other reasons, too. */
+static bool has_lines(const mp_layout *l) {
+    for (int32_t n = 0; n < l->graph->node_count; n++) {
+        const mp_vertex *v = &l->graph->nodes[n];
+        if (mp_last_conv_op(v) != NULL && v->guard == 0 &&
+            mp_graph_rank(l->graph, v->in[1]) == MP_TWIN_RANK_LINE && mp_wants_last(l, v)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 mp_status mp_pass_channels_last(mp_graph *graph, mp_rewrites *rewrites) {
@@ -323,6 +326,7 @@ mp_status mp_pass_channels_last(mp_graph *graph, mp_rewrites *rewrites) {
     if (!graph->prefers_last && !rewrites->forced) {
         return MP_OK;
     }
+    l.has_lines = has_lines(&l);
     for (int32_t n = 0; n < count && status == MP_OK; n++) {
         status = turn(&l, n);
     }

@@ -9,15 +9,17 @@
 #include <string.h>
 
 const int64_t *mp_to_last(int rank) {
+    static const int64_t of_one[] = {0, 2, 1};
     static const int64_t of_two[] = {0, 2, 3, 1};
     static const int64_t of_three[] = {0, 2, 3, 4, 1};
-    return rank == MP_TWIN_RANK_MAX ? of_three : of_two;
+    return rank == MP_TWIN_RANK_LINE ? of_one : rank == MP_TWIN_RANK_PICTURE ? of_two : of_three;
 }
 
 const int64_t *mp_to_first(int rank) {
+    static const int64_t of_one[] = {0, 2, 1};
     static const int64_t of_two[] = {0, 3, 1, 2};
     static const int64_t of_three[] = {0, 4, 1, 2, 3};
-    return rank == MP_TWIN_RANK_MAX ? of_three : of_two;
+    return rank == MP_TWIN_RANK_LINE ? of_one : rank == MP_TWIN_RANK_PICTURE ? of_two : of_three;
 }
 
 /* ---- twins ---- */
@@ -46,7 +48,7 @@ mp_status mp_twin_set(mp_layout *l, int32_t value, int32_t twin) {
 
 int mp_twin_rank(const mp_layout *l, int32_t value) {
     const int32_t twin = mp_twin_of(l, value);
-    return twin != MP_NO_VALUE ? l->graph->values[twin].tensor.shape.rank : 0;
+    return twin != MP_NO_VALUE ? MP_MAX(mp_graph_rank(l->graph, twin), 0) : 0;
 }
 
 mp_tensor mp_twin_tensor(const mp_tensor *tensor, int rank) {
@@ -103,14 +105,18 @@ static mp_status add_back(mp_layout *l, const mp_node *maker, int32_t twin, int3
 }
 
 mp_status mp_twin_list(mp_layout *l, int32_t value, int rank, int32_t *out) {
-    const mp_tensor order = {
-        .type = MP_I64, .shape = {.rank = 1, .dim = {rank}}, .data = (mp_addr)mp_to_last(rank)};
+    return mp_twin_pick(l, value, mp_to_last(rank), rank, out);
+}
+
+mp_status mp_twin_pick(mp_layout *l, int32_t value, const int64_t *order, int count, int32_t *out) {
+    const mp_tensor indices = {
+        .type = MP_I64, .shape = {.rank = 1, .dim = {count}}, .data = (mp_addr)order};
     const mp_tensor list = {.type = l->graph->values[value].tensor.type,
-                            .shape = {.rank = 1, .dim = {rank}}};
+                            .shape = {.rank = 1, .dim = {count}}};
     const mp_node gather = {
         .op = mp_op_find("", "Gather", 13), .version = 13, .name = l->graph->values[value].name};
     int32_t in[] = {value, MP_NO_VALUE};
-    MP_TRY(mp_graph_add_constant(l->graph, "", &order, &in[1]));
+    MP_TRY(mp_graph_add_constant(l->graph, "", &indices, &in[1]));
     MP_TRY(mp_graph_add_value(l->graph, l->graph->values[value].name, &list, out));
     return mp_graph_add_node(l->graph, &gather, in, 2, out, 1);
 }
@@ -126,7 +132,7 @@ static mp_status add_image(mp_layout *l, int32_t value, int32_t rows, int32_t li
                           .attrs = zero,
                           .attr_count = zero != NULL ? 1 : 0};
     int32_t in[] = {rows, MP_NO_VALUE};
-    MP_TRY(mp_twin_list(l, list, MP_TWIN_RANK_MIN, &in[1]));
+    MP_TRY(mp_twin_list(l, list, MP_TWIN_RANK_PICTURE, &in[1]));
     return mp_graph_add_node(l->graph, &node, in, 2, &twin, 1);
 }
 
@@ -138,7 +144,7 @@ mp_status mp_twin_need(mp_layout *l, int32_t value, int rank, int32_t *out) {
     }
     const mp_tensor tensor = mp_twin_tensor(&l->graph->values[value].tensor, rank);
     MP_TRY(mp_graph_add_value(l->graph, l->graph->values[value].name, &tensor, out));
-    MP_TRY(rank == MP_TWIN_RANK_MIN && mp_image_of_rows(l->graph, value, &rows, &list)
+    MP_TRY(rank == MP_TWIN_RANK_PICTURE && mp_image_of_rows(l->graph, value, &rows, &list)
                ? add_image(l, value, rows, list, *out)
                : add_transpose(l, value, *out, mp_to_last(rank), rank));
     return mp_twin_set(l, value, *out);

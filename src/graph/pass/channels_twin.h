@@ -1,8 +1,8 @@
 /* channels_twin.h - values of images with their channels last, beside those of a graph.
  *
- * The twin of a value [batch, channels, d...] is [batch, d..., channels]; images have two or three
- * dimensions of space. A node that works on twins makes twins, and each value is made of its own by
- * a Transpose, which goes if nobody reads it.
+ * The twin of a value [batch, channels, d...] is [batch, d..., channels]; images are lines,
+ * pictures and volumes, of one to three dimensions of space. A node that works on twins makes
+ * twins, and each value is made of its own by a Transpose, which goes if nobody reads it.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_GRAPH_PASS_CHANNELS_TWIN_H
 #define MP_GRAPH_PASS_CHANNELS_TWIN_H
@@ -10,13 +10,17 @@
 #include "graph/graph.h"
 #include "graph/pass.h"
 
-enum { MP_TWIN_RANK_MIN = 4, MP_TWIN_RANK_MAX = 5, MP_TWIN_WIDTH_MAX = 64 };
+/* Dimensions of lines, of pictures and of volumes. */
+enum { MP_TWIN_RANK_LINE = 3, MP_TWIN_RANK_PICTURE = 4, MP_TWIN_RANK_VOLUME = 5 };
+
+enum { MP_TWIN_WIDTH_MAX = 64 };
 
 typedef struct mp_layout {
     mp_graph *graph;
     mp_rewrites *rewrites;
     int32_t *twins; /* by value; owned */
     int32_t capacity;
+    bool has_lines; /* some images are lines: what exchanges two of three dimensions turns one */
 } mp_layout;
 
 /* Dimension d of a twin of so many is to_last[d] of the value, and d of the value to_first[d] of
@@ -34,6 +38,8 @@ mp_status mp_twin_set(mp_layout *l, int32_t value, int32_t twin);
 mp_status mp_twin_need(mp_layout *l, int32_t value, int rank, int32_t *out);
 /* What a twin of `rank` dimensions is like. */
 mp_tensor mp_twin_tensor(const mp_tensor *tensor, int rank);
+/* Elements of a list, in this order. */
+mp_status mp_twin_pick(mp_layout *l, int32_t value, const int64_t *order, int count, int32_t *out);
 /* The elements of a list that has one for each dimension, in the order of a twin's. */
 mp_status mp_twin_list(mp_layout *l, int32_t value, int rank, int32_t *out);
 /* Puts `node` in the place of node `n`, over `in`; each output becomes a twin of so many

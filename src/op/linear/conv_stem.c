@@ -29,16 +29,17 @@ bool mp_conv_stem_takes(const mp_planner *p, const mp_conv *conv, mp_stem_form f
 }
 
 bool mp_conv_stem_suits(const mp_node *node, const mp_tensor *w) {
-    enum { RANK = 4, SIDE = 256 }; /* whether a tile fits is the same for all sizes */
+    enum { LINE = 3, PICTURE = 4, SIDE = 256 }; /* whether a tile fits is the same for all sizes */
     mp_window window;
     mp_stem_args a;
-    if (w->shape.rank != RANK || mp_node_int(node, "group", 1) != 1 ||
-        mp_window_read(node, RANK - 2, &w->shape.dim[2], &window) != MP_OK) {
+    const int spatial = w->shape.rank - 2;
+    if (w->shape.rank < LINE || w->shape.rank > PICTURE || mp_node_int(node, "group", 1) != 1 ||
+        mp_window_read(node, spatial, &w->shape.dim[2], &window) != MP_OK) {
         return false;
     }
     mp_conv conv = {.type = w->type,
                     .tf32 = node->options.tf32,
-                    .spatial = RANK - 2,
+                    .spatial = spatial,
                     .batch = 1,
                     .in_channels = w->shape.dim[1],
                     .out_channels = w->shape.dim[0],

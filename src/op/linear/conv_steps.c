@@ -250,10 +250,14 @@ static mp_status plan_groups(mp_planner *p, mp_conv *conv,
     return mp_conv_groups_steps(p, conv, own);
 }
 
+static mp_stem_form last_form(const mp_planner *p) {
+    const bool w_last = mp_node_prepared(p->node, 1) || are_last(p, &p->in[1].shape);
+    return (mp_stem_form){.x_last = true, .w_last = w_last, .y_last = true};
+}
+
 static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
                            const mp_ref operands[MP_CONV_OPERANDS]) {
-    const bool w_last = mp_node_prepared(p->node, 1) || are_last(p, &p->in[1].shape);
-    const mp_stem_form form = {.x_last = true, .w_last = w_last, .y_last = true};
+    const mp_stem_form form = last_form(p);
     mp_math *math = NULL;
     mp_ref own[MP_CONV_OPERANDS];
     if (mp_conv_stem_takes(p, conv, form)) {
@@ -363,7 +367,8 @@ static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[
     return are_planes(conv) ? plan_planes(p, conv, operands) : plan_library(p, conv, operands);
 }
 
-/* With channels last a convolution of single pixels is one product. */
+/* With channels last a convolution of single pixels is one product; of few channels, whose rows a
+ * library reads element by element, a kernel of ours makes it. */
 static mp_status plan_pixels(mp_planner *p, mp_conv *done, const mp_shape *out,
                              const mp_ref operands[MP_CONV_OPERANDS]) {
     const mp_ref own[MP_GEMM_OPERANDS] = {[MP_GEMM_A] = operands[MP_CONV_X],
@@ -417,16 +422,34 @@ static mp_status plan_product(mp_planner *p, mp_conv *done, const mp_shape *out,
         const mp_shape stored = mp_shape_stored(p, out);
         return mp_group_pixels_steps(p, done, &stored, operands);
     }
-    if (done->channels_last && done->groups == 1 && mp_conv_is_of_pixels(done)) {
+    if (done->channels_last && done->groups == 1 && mp_conv_is_of_pixels(done) &&
+        !mp_conv_stem_takes(p, done, last_form(p))) {
         return plan_pixels(p, done, out, operands);
     }
     return done->channels_last ? plan_last(p, done, out, operands) : plan_first(p, done, operands);
 }
 
-/* A residual that is repeated, or repeats the result, is added by a step of ours. */
+/* A line is an image of one row: both are stored alike. */
+static mp_conv as_picture(const mp_conv *line) {
+    mp_conv conv = *line;
+    conv.spatial = 2;
+    conv.in[1] = line->in[0];
+    conv.out[1] = line->out[0];
+    conv.kernel[1] = line->kernel[0];
+    conv.stride[1] = line->stride[0];
+    conv.dilation[1] = line->dilation[0];
+    conv.pad_begin[1] = line->pad_begin[0];
+    conv.pad_end[1] = line->pad_end[0];
+    conv.in[0] = conv.out[0] = conv.kernel[0] = conv.stride[0] = conv.dilation[0] = 1;
+    conv.pad_begin[0] = conv.pad_end[0] = 0;
+    return conv;
+}
+
+/* A residual that is repeated, or repeats the result, is added by a step of ours. Kernels for
+ * channels last know pictures. */
 static mp_status plan_steps(mp_planner *p, const mp_conv *conv, const mp_shape *out,
                             const mp_shape *stored, const mp_shape *result) {
-    mp_conv done = *conv;
+    mp_conv done = conv->channels_last && conv->spatial == 1 ? as_picture(conv) : *conv;
     mp_ref y = MP_OUT(0);
     if (conv->residual && !mp_shape_equal(&p->in[3].shape, stored)) {
         leave_epilogue(&done);

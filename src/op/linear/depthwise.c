@@ -18,12 +18,14 @@ enum {
 
 bool mp_depthwise_takes(mp_dtype type, const mp_shape *w, int64_t groups) {
     const bool is_kept = type == MP_F32 || type == MP_F16 || type == MP_BF16;
-    return is_kept && w->rank == 4 && w->dim[1] == 1 && w->dim[0] == groups;
+    return is_kept && (w->rank == 3 || w->rank == 4) && w->dim[1] == 1 && w->dim[0] == groups;
 }
 
 mp_status mp_depthwise_turn(mp_planner *p, mp_dtype type, const mp_shape *w, mp_ref from,
                             mp_ref to) {
-    const mp_shape as_image = {.rank = 4, .dim = {1, w->dim[0], w->dim[2], w->dim[3]}};
+    mp_shape as_image = *w;
+    as_image.dim[0] = 1;
+    as_image.dim[1] = w->dim[0];
     return mp_plan_channels_to_last(p, type, &as_image, from, to);
 }
 

@@ -10,12 +10,11 @@
  * `w`: [channels, channels / groups, kernel...]. */
 bool mp_depthwise_takes(mp_dtype type, const mp_shape *w, int64_t groups);
 
-/* Weights [channels, 1, kernel_h, kernel_w] as the kernel reads them: [kernel_h, kernel_w,
- * channels]. */
+/* Weights [channels, 1, kernel...] as the kernel reads them: [kernel..., channels]. */
 mp_status mp_depthwise_turn(mp_planner *p, mp_dtype type, const mp_shape *w, mp_ref from,
                             mp_ref to);
 
-/* The convolution, with its epilogue; of the operands the weights are turned. */
+/* The convolution of a picture, with its epilogue; of the operands the weights are turned. */
 mp_status mp_depthwise_steps(mp_planner *p, const mp_conv *conv,
                              const mp_ref operands[MP_CONV_OPERANDS]);
 
