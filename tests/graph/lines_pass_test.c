@@ -68,3 +68,52 @@ TEST(graph_pass_lines_group_norm) {
                "y = Transpose-13 (y#10) \"y\" perm=[0,2,1]\noutput y\n",
           5);
 }
+
+/* Heads of a line, and a line of heads. */
+TEST(graph_pass_lines_of_heads) {
+    check("+channels_last",
+          "input x f32[?,4,9]\ninput r f32[?,2,2,9]\nconst w f32[4,4,1]\n"
+          "const h i64[4] = 0 2 2 -1\nconst i i64[3] = 0 4 -1\na = Conv-11 (x, w) \"a\"\n"
+          "k = Reshape-13 (x, h) \"k\"\nt = Transpose-13 (k) \"t\" perm=[0,1,3,2]\n"
+          "c = Reshape-13 (r, i) \"c\"\nd = Conv-11 (c, w) \"d\"\noutput a\noutput t\noutput d\n",
+          "input x f32[?,4,9]\ninput r f32[?,2,2,9]\nconst w f32[4,4,1]\n"
+          "const #12 i64[4] = 0 0 2 2\nconst #16 i64[3] = 0 0 4\n"
+          "x#10 = Transpose-13 (x) \"x\" perm=[0,2,1]\n"
+          "a#11 = com.ms.internal.nhwc.Conv-11 (x#10, w) \"a\"\n"
+          "k#13 = Reshape-13 (x#10, #12) \"k\"\n"
+          "t = Transpose-13 (k#13) \"t\" perm=[0,2,1,3]\n"
+          "r#15 = Transpose-13 (r) \"r\" perm=[0,3,1,2]\n"
+          "c#14 = Reshape-13 (r#15, #16) \"c\"\n"
+          "d#17 = com.ms.internal.nhwc.Conv-11 (c#14, w) \"d\"\n"
+          "a = Transpose-13 (a#11) \"a\" perm=[0,2,1]\n"
+          "d = Transpose-13 (d#17) \"d\" perm=[0,2,1]\noutput a\noutput t\noutput d\n",
+          5);
+    /* other heads than all channels make */
+    check("+channels_last",
+          "input x f32[?,4,9]\nconst w f32[4,4,1]\nconst h i64[4] = 0 2 4 -1\n"
+          "a = Conv-11 (x, w) \"a\"\nk = Reshape-13 (x, h) \"k\"\noutput a\noutput k\n",
+          "input x f32[?,4,9]\nconst w f32[4,4,1]\nconst h i64[4] = 0 2 4 -1\n"
+          "x#5 = Transpose-13 (x) \"x\" perm=[0,2,1]\n"
+          "a#6 = com.ms.internal.nhwc.Conv-11 (x#5, w) \"a\"\n"
+          "k = Reshape-13 (x, h) \"k\"\na = Transpose-13 (a#6) \"a\" perm=[0,2,1]\n"
+          "output a\noutput k\n",
+          1);
+}
+
+/* Two of a Transpose are one; attention reads and writes across those that leave heads together. */
+TEST(graph_pass_join_turns) {
+    check(NULL,
+          "input x f32[2,3,4]\na = Transpose-13 (x) \"a\" perm=[1,0,2]\n"
+          "y = Transpose-13 (a) \"y\" perm=[2,1,0]\noutput y\n",
+          "input x f32[2,3,4]\ny = Transpose-13 (x) \"y\" perm=[2,0,1]\noutput y\n", 1);
+    check(NULL,
+          "input q f32[2,5,3,4]\ninput k f32[2,4,3,5]\nt = Transpose-13 (q) \"t\" perm=[0,2,1,3]\n"
+          "u = Transpose-13 (k) \"u\" perm=[0,2,1,3]\n"
+          "a = millpond.Attention-1 (t, u, t) \"a\" k_perm=[0,1,3,2]\n"
+          "y = Transpose-13 (a) \"y\" perm=[0,2,1,3]\noutput y\n",
+          "input q f32[2,5,3,4]\ninput k f32[2,4,3,5]\n"
+          "u = Transpose-13 (k) \"u\" perm=[0,2,1,3]\n"
+          "y = millpond.Attention-1 (q, u, q) \"a\" k_perm=[0,1,3,2] q_perm=[0,2,1,3] "
+          "v_perm=[0,2,1,3] out_perm=[0,2,1,3]\noutput y\n",
+          3);
+}

@@ -222,13 +222,13 @@ TEST(graph_pass_cancel) {
           "output y\noutput c\n",
           2);
     /* float16 does not hold all of float32; the second transposition is not the first's inverse */
-    LEFT_ALONE(NULL, "input x f32[2,3,4]\n"
-                     "a = Cast-13 (x) to=10\n"
-                     "b = Cast-13 (a) to=1\n"
-                     "c = Transpose-13 (b) perm=[2,0,1]\n"
-                     "d = Transpose-13 (c) perm=[2,0,1]\n"
-                     "y = Relu-14 (d)\n"
-                     "output y\n");
+    LEFT_ALONE("-join_turns", "input x f32[2,3,4]\n"
+                              "a = Cast-13 (x) to=10\n"
+                              "b = Cast-13 (a) to=1\n"
+                              "c = Transpose-13 (b) perm=[2,0,1]\n"
+                              "d = Transpose-13 (c) perm=[2,0,1]\n"
+                              "y = Relu-14 (d)\n"
+                              "output y\n");
 }
 
 #define CHOSEN "unless c\nn = Neg-13 (x)\nend\ny = millpond.Choose-1 (c, r, n)\noutput y\n"

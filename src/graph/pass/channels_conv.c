@@ -8,7 +8,10 @@
 
 #include <string.h>
 
-enum { PIXEL_BYTES = 16 }; /* that tensor cores load at once */
+enum {
+    PIXEL_BYTES = 16, /* that tensor cores load at once */
+    FEW_MAX = 8,      /* outputs of a channel that op/linear/conv_few.c takes */
+};
 
 static mp_node with_op(const mp_vertex *v, const mp_op *op) {
     mp_node node = v->node;
@@ -37,13 +40,29 @@ static bool is_depthwise(const mp_vertex *v, const mp_shape *w) {
     return w->dim[1] == 1 && mp_node_int(&v->node, "group", 1) == w->dim[0];
 }
 
+/* Whether so few outputs are known to be made of windows that a kernel of ours, which reads planes,
+ * takes them one by one. */
+static bool is_few(const mp_graph *graph, const mp_vertex *v, const mp_shape *w) {
+    int64_t places = 1;
+    for (int d = 0; d < w->rank; d++) {
+        const int64_t size = d != 1 ? mp_graph_dim(graph, v->out[0], d) : 1;
+        places = size > 0 && size <= FEW_MAX ? places * size : FEW_MAX + 1;
+        if (places > FEW_MAX) {
+            return false;
+        }
+    }
+    return mp_shape_span(w, 2, w->rank) > 1;
+}
+
 /* Convolutions for which the order of dimensions matters little, so that to turn the image would
- * take longer than they do: each plane by itself, products of single pixels where nothing follows
- * that would be a pass over planes, and windows of floats with gaps, for which cuDNN turns the
- * image for itself, whatever its order. */
-static bool takes_planes(const mp_vertex *v, mp_dtype type, const mp_shape *w) {
+ * take longer than they do: each plane by itself, few outputs, products of single pixels where
+ * nothing follows that would be a pass over planes, and windows of floats with gaps, for which
+ * cuDNN turns the image for itself, whatever its order. */
+static bool takes_planes(const mp_graph *graph, const mp_vertex *v, const mp_shape *w) {
     const int64_t groups = mp_node_int(&v->node, "group", 1);
-    if (is_depthwise(v, w) || (type == MP_F32 && !is_all(&v->node, "dilations", 1))) {
+    const mp_dtype type = graph->values[v->in[1]].tensor.type;
+    if (is_depthwise(v, w) || is_few(graph, v, w) ||
+        (type == MP_F32 && !is_all(&v->node, "dilations", 1))) {
         return true;
     }
     bool single = mp_vertex_is(v, "Conv") && mp_vertex_in(v, 2) == MP_NO_VALUE && groups == 1;
@@ -53,19 +72,24 @@ static bool takes_planes(const mp_vertex *v, mp_dtype type, const mp_shape *w) {
     return single && is_all(&v->node, "strides", 1) && is_all(&v->node, "pads", 0);
 }
 
-bool mp_wants_last(const mp_layout *l, const mp_vertex *v) {
-    const mp_value *w = &l->graph->values[v->in[1]];
-    const mp_dtype type = w->tensor.type;
-    const bool can = w->is_constant && w->tensor.shape.rank >= MP_TWIN_RANK_LINE &&
-                     w->tensor.shape.rank <= MP_TWIN_RANK_VOLUME;
+bool mp_may_last(const mp_layout *l, const mp_vertex *v) {
+    const mp_tensor *w = &l->graph->values[v->in[1]].tensor;
+    const bool can = l->graph->values[v->in[1]].is_constant && w->shape.rank >= MP_TWIN_RANK_LINE &&
+                     w->shape.rank <= MP_TWIN_RANK_VOLUME;
     const bool is_fast =
-        type == MP_F16 || type == MP_BF16 || (type == MP_F32 && v->node.options.tf32);
+        w->type == MP_F16 || w->type == MP_BF16 || (w->type == MP_F32 && v->node.options.tf32);
+    return can && (is_fast || l->rewrites->forced);
+}
+
+bool mp_wants_last(const mp_layout *l, const mp_vertex *v) {
+    const mp_tensor *w = &l->graph->values[v->in[1]].tensor;
+    if (!mp_may_last(l, v) || l->rewrites->forced) {
+        return mp_may_last(l, v);
+    }
     /* Libraries take each channel of a volume by itself ten times as long as to turn it. */
-    const bool turns =
-        w->tensor.shape.rank == MP_TWIN_RANK_VOLUME && is_depthwise(v, &w->tensor.shape);
-    const bool has_twin = mp_twin_of(l, v->in[0]) != MP_NO_VALUE && !turns;
-    return can && (l->rewrites->forced ||
-                   (is_fast && (has_twin || !takes_planes(v, type, &w->tensor.shape))));
+    const bool turns = w->shape.rank == MP_TWIN_RANK_VOLUME && is_depthwise(v, &w->shape);
+    return (mp_twin_of(l, v->in[0]) != MP_NO_VALUE && !turns) ||
+           !takes_planes(l->graph, v, &w->shape);
 }
 
 /* Channels that a pixel has when it is loaded at once; 0 where a convolution gains nothing by zeros

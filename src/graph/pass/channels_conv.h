@@ -12,7 +12,10 @@
 
 /* The operator with channels last; NULL for what is no convolution. */
 const mp_op *mp_last_conv_op(const mp_vertex *v);
-/* Of an image, with constant weights, of a type that tensor cores compute. One for which an image
+/* Whether the convolution gains by its channels coming last, if the image has them there already:
+ * its weights are constants of a type that tensor cores compute. */
+bool mp_may_last(const mp_layout *l, const mp_vertex *v);
+/* Whether it is one of these, and to be made so. One for which an image
  * is not worth turning wants those only that are turned already. */
 bool mp_wants_last(const mp_layout *l, const mp_vertex *v);
 /* Node `n`, which is wanted so, makes a twin. */

@@ -11,6 +11,7 @@
 #include "graph/pass.h"
 #include "graph/pass/channels_axes.h"
 #include "graph/pass/channels_conv.h"
+#include "graph/pass/channels_heads.h"
 #include "graph/pass/channels_norm.h"
 #include "graph/pass/channels_twin.h"
 #include "graph/pass/image_rows.h"
@@ -297,6 +298,9 @@ static mp_status turn(mp_layout *l, int32_t n) {
     if (is_elementwise(l, v)) {
         return mp_rewrite_allowed(l->rewrites) ? turn_elementwise(l, n) : MP_OK;
     }
+    if (mp_makes_heads(l, v)) {
+        return mp_rewrite_allowed(l->rewrites) ? mp_turn_heads(l, n) : MP_OK;
+    }
     if (mp_is_channels_norm(l, v)) {
         return mp_rewrite_allowed(l->rewrites) ? mp_turn_norm(l, n) : MP_OK;
     }
@@ -306,13 +310,13 @@ static mp_status turn(mp_layout *l, int32_t n) {
     return is_resize(l, v) && mp_rewrite_allowed(l->rewrites) ? turn_resize(l, n) : MP_OK;
 }
 
-/* Whether a convolution over a line wants its channels last. Texts have their words and features
+/* Whether a convolution over a line may have its channels last. Texts have their words and features
  * exchanged for other reasons, too. */
 static bool has_lines(const mp_layout *l) {
     for (int32_t n = 0; n < l->graph->node_count; n++) {
         const mp_vertex *v = &l->graph->nodes[n];
         if (mp_last_conv_op(v) != NULL && v->guard == 0 &&
-            mp_graph_rank(l->graph, v->in[1]) == MP_TWIN_RANK_LINE && mp_wants_last(l, v)) {
+            mp_graph_rank(l->graph, v->in[1]) == MP_TWIN_RANK_LINE && mp_may_last(l, v)) {
             return true;
         }
     }

@@ -3,6 +3,7 @@
 #include "graph/pass/channels_twin.h"
 
 #include "graph/look.h"
+#include "graph/pass/channels_heads.h"
 #include "graph/pass/image_rows.h"
 
 #include <stdlib.h>
@@ -144,6 +145,10 @@ mp_status mp_twin_need(mp_layout *l, int32_t value, int rank, int32_t *out) {
     }
     const mp_tensor tensor = mp_twin_tensor(&l->graph->values[value].tensor, rank);
     MP_TRY(mp_graph_add_value(l->graph, l->graph->values[value].name, &tensor, out));
+    if (rank == MP_TWIN_RANK_LINE && mp_line_of_heads(l->graph, value)) {
+        MP_TRY(mp_twin_of_heads(l, value, *out));
+        return mp_twin_set(l, value, *out);
+    }
     MP_TRY(rank == MP_TWIN_RANK_PICTURE && mp_image_of_rows(l->graph, value, &rows, &list)
                ? add_image(l, value, rows, list, *out)
                : add_transpose(l, value, *out, mp_to_last(rank), rank));

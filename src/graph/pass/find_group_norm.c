@@ -1,7 +1,7 @@
 /* find_group_norm.c - group normalisation as torch writes it becomes GroupNormalization:
  *
- *     out = Reshape(InstanceNormalization(Reshape(x, [n, groups, -1]), 1, 0), shape of x) * scale +
- * bias
+ *     y = InstanceNormalization(Reshape(x, [n, groups, -1]), 1, 0)
+ *     out = Reshape(y, shape of x) * scale + bias
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
