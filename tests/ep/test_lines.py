@@ -17,7 +17,7 @@ def steps_of(session):
     return [step["op"] for program in island["programs"] for step in program["steps"]]
 
 
-@pytest.mark.parametrize("passes", ["+channels_last", "-channels_last"])
+@pytest.mark.parametrize("passes", ["+channels_last,+conv_parts", "-channels_last"])
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
 @pytest.mark.parametrize("network", line_models.NETWORKS)
@@ -36,6 +36,6 @@ def test_result_is_that_of_the_cpu(network, kind, known, passes, monkeypatch):
     far = 2e-4 if kind is np.float32 else 3e-2
     for _ in range(ROUNDS):
         np.testing.assert_allclose(ours.run(None, feed)[0], expected, rtol=far, atol=far, strict=True)
-    if passes == "+channels_last":
+    if "+channels_last" in passes:
         turned = steps_of(ours).count("Transpose")
         assert turned <= {"text": 0, "speech": 0, "points": 1}.get(network, 2)

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass_kit.h"
 
+#include <stdio.h>
+
 #define LINE "input x f32[2,4,9]\nconst w f32[6,4,3]\n"
 
 /* What exchanges both dimensions before and behind goes, also where the graph gives its result. */
@@ -116,4 +118,54 @@ TEST(graph_pass_join_turns) {
           "y = millpond.Attention-1 (q, u, q) \"a\" k_perm=[0,1,3,2] q_perm=[0,2,1,3] "
           "v_perm=[0,2,1,3] out_perm=[0,2,1,3]\noutput y\n",
           3);
+}
+
+#define HALVES                                                                         \
+    "const z i64[1] = 0\nconst m i64[1] = 4\nconst e i64[1] = 8\nconst i i64[1] = 2\n" \
+    "a = Slice-13 (x, z, m, i)\nb = Slice-13 (x, m, e, i)\n"
+
+/* Gates are read in the rows that hold both halves. */
+TEST(graph_pass_gate_halves) {
+    check(
+        NULL,
+        "input x f16[?,9,8]\n" HALVES "c = Tanh-13 (a) \"c\"\nd = Sigmoid-13 (b) \"d\"\n"
+        "y = Mul-14 (c, d) \"y\"\noutput y\n",
+        "input x f16[?,9,8]\ny = millpond.GatedHalves-1 (x) \"d+y\" gate=\"sigmoid_tanh\" last=1\n"
+        "output y\n",
+        1);
+    check(NULL,
+          "input x f16[?,9,8]\n" HALVES "d = Sigmoid-13 (a) \"d\"\ny = Mul-14 (d, b) \"y\"\n"
+          "output y\n",
+          "input x f16[?,9,8]\ny = millpond.GatedHalves-1 (x) \"d+y\" gate=\"sigmoid\"\noutput y\n",
+          1);
+    /* of one row, whose halves are read where they lie; a half that others read */
+    LEFT_ALONE(NULL, "input x f16[1,1,8]\n" HALVES "d = Sigmoid-13 (b)\ny = Mul-14 (a, d)\n"
+                     "output y\n");
+    LEFT_ALONE(NULL, "input x f16[?,9,8]\n" HALVES "d = Sigmoid-13 (b)\ny = Mul-14 (a, d)\n"
+                     "output y\noutput b\n");
+}
+
+/* Parts of a convolution that go different ways are made apart. */
+TEST(graph_pass_conv_parts) {
+    const char *const parts = "input x f16[?,2,?]\ninput r f16[?,1,?]\ninput s f16[?,1,?]\n"
+                              "const w f16[2,2,1] = 1 2 3 4\nconst b f16[2] = 5 6\n"
+                              "const z i64[1] = 0\nconst o i64[1] = 1\nconst e i64[1] = 2\n"
+                              "c = Conv-11 (x, w, b) \"c\"\np = Slice-13 (c, z, o, o)\n"
+                              "q = Slice-13 (c, o, e, o)\n";
+    char from[1024];
+    (void)snprintf(from, sizeof from,
+                   "%st = Add-14 (p, r) \"t\"\nu = Add-14 (s, q) \"u\"\n"
+                   "output t\noutput u\n",
+                   parts);
+    check("+conv_parts", from,
+          "input x f16[?,2,?]\ninput r f16[?,1,?]\ninput s f16[?,1,?]\n"
+          "const w#13 f16[1,2,1] = 1 2\nconst b#14 f16[1] = 5\nconst w#16 f16[1,2,1] = 3 4\n"
+          "const b#17 f16[1] = 6\n"
+          "t = millpond.FusedConv-1 (x, w#13, b#14, r) \"c+t\"\n"
+          "u = millpond.FusedConv-1 (x, w#16, b#17, s) \"c+u\"\noutput t\noutput u\n",
+          3);
+    /* one part is read otherwise */
+    (void)snprintf(from, sizeof from,
+                   "%st = Add-14 (p, r)\nu = Mul-14 (s, q)\noutput t\noutput u\n", parts);
+    LEFT_ALONE("+conv_parts", from);
 }

@@ -275,8 +275,15 @@ DEVICE_TEST(rotary_halves_refuse) {
 
 /* ---- halves ---- */
 
-static void check_halves(mp_device *device, mp_dtype type, int64_t half, bool last) {
-    const mp_attr attrs[] = {OP_FLOAT("alpha", 1), OP_TEXT("gate", "swish"), OP_INT("last", last)};
+static double gated(const char *gate, double x, double by) {
+    const double share = 1 / (1 + exp(-x));
+    return strcmp(gate, "swish") == 0 ? x * share * by
+                                      : share * (strcmp(gate, "sigmoid") == 0 ? by : tanh(by));
+}
+
+static void check_halves(mp_device *device, mp_dtype type, int64_t half, bool last,
+                         const char *how) {
+    const mp_attr attrs[] = {OP_FLOAT("alpha", 1), OP_TEXT("gate", how), OP_INT("last", last)};
     void *x = op_numbers(type, 4, ROWS * 2 * half);
     op_case c = {.domain = MP_OWN_DOMAIN,
                  .name = "GatedHalves",
@@ -291,8 +298,8 @@ static void check_halves(mp_device *device, mp_dtype type, int64_t half, bool la
         const int64_t left = i / half * 2 * half + i % half;
         const double gate = op_real(type, x, left + (last ? half : 0));
         const double by = op_real(type, x, left + (last ? 0 : half));
-        op_check_close(op_real(type, c.out[0].data, i), gate / (1 + exp(-gate)) * by,
-                       4 * op_precision(type), "gated", i);
+        op_check_close(op_real(type, c.out[0].data, i), gated(how, gate, by),
+                       4 * op_precision(type), how, i);
     }
     op_close(device, &c);
     free(x);
@@ -300,9 +307,10 @@ static void check_halves(mp_device *device, mp_dtype type, int64_t half, bool la
 
 DEVICE_TEST(gated_halves_of_which_either_is_the_gate) {
     static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
-    for (size_t i = 0; i < 2 * MP_COUNT_OF(types); i++) {
-        check_halves(device, types[i / 2], 24, i % 2 == 1);
-        check_halves(device, types[i / 2], 7, i % 2 == 1);
+    static const char *const gates[] = {"swish", "sigmoid", "sigmoid_tanh"};
+    for (size_t i = 0; i < 6 * MP_COUNT_OF(types); i++) {
+        check_halves(device, types[i / 6], 24, i % 2 == 1, gates[i / 2 % 3]);
+        check_halves(device, types[i / 6], 7, i % 2 == 1, gates[i / 2 % 3]);
     }
 }
 

@@ -1,8 +1,10 @@
 /* gated_halves.c - GatedHalves, what the compiler makes behind two products that have become one,
  * side by side: an activation of the left half of each row, or with `last` of the right one, times
- * the other half. `gate` is "swish", x times the sigmoid of alpha x, "gelu" or "gelu_tanh".
+ * the other half. `gate` is "swish", x times the sigmoid of alpha x, "gelu", "gelu_tanh",
+ * "sigmoid", or "sigmoid_tanh", a sigmoid times the tanh of the other half.
  * Kernel: pointwise/gated_halves.cu.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/pointwise/halves_gates.h"
 #include "op/core/families.h"
 #include "op/core/plan.h"
 #include "op/pointwise/gated_steps.h"
@@ -10,20 +12,27 @@
 
 #include <string.h>
 
-mp_status mp_gate_read(const mp_planner *p, mp_gate *out) {
-    static const char *const names[] = {
-        [K_GATE_SWISH] = "swish", [K_GATE_GELU] = "gelu", [K_GATE_GELU_BY_TANH] = "gelu_tanh"};
+static mp_status read_gate(const mp_planner *p, int32_t kinds, mp_gate *out) {
+    static const char *const names[] = {[K_GATE_SWISH] = "swish",
+                                        [K_GATE_GELU] = "gelu",
+                                        [K_GATE_GELU_BY_TANH] = "gelu_tanh",
+                                        [K_GATE_OF_SIGMOID] = "sigmoid",
+                                        [K_GATE_OF_SIGMOID_AND_TANH] = "sigmoid_tanh"};
     const mp_attr *by = mp_node_attr(p->node, "gate");
     out->alpha = mp_node_float(p->node, "alpha", 1);
     out->last = mp_node_flag(p->node, "last", false);
-    for (size_t i = 0; by != NULL && i < MP_COUNT_OF(names); i++) {
+    for (int32_t i = 0; by != NULL && i < kinds; i++) {
         if (strcmp(by->s, names[i]) == 0) {
-            out->kind = (int32_t)i;
+            out->kind = i;
             return MP_OK;
         }
     }
     return MP_FAIL(INVALID_ARGUMENT, "gate is \"%s\", which is no activation",
                    by != NULL ? by->s : "");
+}
+
+mp_status mp_gate_read(const mp_planner *p, mp_gate *out) {
+    return read_gate(p, K_GATE_OF_SIGMOID, out);
 }
 
 mp_status mp_gated_shape(const mp_shape *x, mp_shape *out) {
@@ -54,7 +63,7 @@ static mp_status plan_gated_halves(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     mp_gate gate;
     mp_shape out;
-    MP_TRY(mp_gate_read(p, &gate));
+    MP_TRY(read_gate(p, K_GATE_OF_SIGMOID_AND_TANH + 1, &gate));
     MP_TRY(mp_gated_shape(&x->shape, &out));
     MP_TRY(mp_plan_output(p, 0, x->type, &out));
     return mp_plan_gated(p, x->type, &gate, MP_IN(0), &out, MP_OUT(0));

@@ -12,8 +12,8 @@ typedef struct mp_gate {
     bool last;    /* of the right half; else of the left one */
 } mp_gate;
 
-/* The attributes `gate`, `alpha` and `last`. Fails: INVALID_ARGUMENT for a gate that is not known.
- */
+/* The attributes `gate`, `alpha` and `last`, of the gates that all kernels know. Fails:
+ * INVALID_ARGUMENT for another. */
 mp_status mp_gate_read(const mp_planner *p, mp_gate *out);
 
 /* The shape of the result for rows of shape `x`. Fails: INVALID_ARGUMENT where they have no halves.
