@@ -163,17 +163,20 @@ static mp_status forward(mp_planner *p, const mp_conv *conv, const sizes *s,
 /* ---- transposed ---- */
 
 static mp_col2im_args image_args(const mp_conv *conv, const sizes *s, int64_t images) {
+    const bool is_flat = conv->spatial > 1 && conv->in[0] == 1 && conv->out[0] == 1 &&
+                         conv->kernel[0] == 1 && conv->pad_begin[0] == 0;
+    const int first = is_flat ? 1 : 0; /* dimension that is more than a height of 1 */
     mp_col2im_args a = {.count = images * conv->out_channels * s->out_plane,
                         .taps = s->taps,
                         .blocks = s->in_plane,
-                        .rank = conv->spatial};
-    for (int d = 0; d < conv->spatial; d++) {
-        a.image[d] = conv->out[d];
-        a.kernel[d] = conv->kernel[d];
-        a.across[d] = conv->in[d];
-        a.stride[d] = conv->stride[d];
-        a.dilation[d] = conv->dilation[d];
-        a.pad[d] = conv->pad_begin[d];
+                        .rank = conv->spatial - first};
+    for (int d = 0; d < a.rank; d++) {
+        a.image[d] = conv->out[first + d];
+        a.kernel[d] = conv->kernel[first + d];
+        a.across[d] = conv->in[first + d];
+        a.stride[d] = conv->stride[first + d];
+        a.dilation[d] = conv->dilation[first + d];
+        a.pad[d] = conv->pad_begin[first + d];
     }
     return a;
 }
@@ -190,6 +193,10 @@ static mp_status transposed_pass(mp_planner *p, const mp_conv *conv, const sizes
     gemm.stride_a = conv->groups > 1 ? gemm.m * gemm.k : 0;
     gemm.stride_b = gemm.k * gemm.n;
     gemm.stride_c = gemm.m * gemm.n;
+    if (conv->channels_last) {
+        gemm.trans_b = true;
+        gemm.ldb = gemm.k;
+    }
     const mp_ref own[MP_GEMM_OPERANDS] = {
         [MP_GEMM_A] = operands[MP_CONV_W],
         [MP_GEMM_B] = image_at(conv, s, operands, MP_CONV_X, now->image),

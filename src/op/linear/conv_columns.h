@@ -6,7 +6,8 @@
 
 #include "op/core/op.h"
 
-/* The convolution with its bias, without residual and activation, with channels first. */
+/* The convolution with its bias, without residual and activation, with channels first; transposed
+ * ones of one group that make one channel also with channels last. */
 mp_status mp_conv_columns_steps(mp_planner *p, const mp_conv *conv,
                                 const mp_ref operands[MP_CONV_OPERANDS]);
 

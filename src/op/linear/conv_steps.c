@@ -8,6 +8,7 @@
 #include "op/linear/conv_columns.h"
 #include "op/linear/conv_few.h"
 #include "op/linear/conv_groups.h"
+#include "op/linear/conv_rows.h"
 #include "op/linear/conv_stem.h"
 #include "op/linear/depthwise.h"
 #include "op/linear/depthwise_planes.h"
@@ -250,6 +251,18 @@ static mp_status plan_groups(mp_planner *p, mp_conv *conv,
     return mp_conv_groups_steps(p, conv, own);
 }
 
+/* Whether a transposed convolution makes lines of one channel, such as the sound behind a mask. A
+ * library's tensor cores would make seven more of each; what few windows overlap is few sums. */
+static bool makes_one_line(const mp_conv *conv) {
+    enum { OVERLAP_MAX = 4, LENGTH_MAX = 1 << 24, CHANNELS_MIN = 32 };
+    return conv->transposed && conv->out_channels == 1 && conv->groups == 1 &&
+           !mp_conv_has_epilogue(conv) && conv->spatial == 2 && conv->in[0] == 1 &&
+           conv->out[0] == 1 && conv->kernel[0] == 1 && conv->in_channels >= CHANNELS_MIN &&
+           conv->dilation[1] == 1 && conv->stride[1] > 1 &&
+           conv->kernel[1] <= OVERLAP_MAX * MP_MIN(conv->stride[1], LENGTH_MAX) &&
+           conv->in[1] <= LENGTH_MAX && conv->batch <= LENGTH_MAX;
+}
+
 static mp_stem_form last_form(const mp_planner *p) {
     const bool w_last = mp_node_prepared(p->node, 1) || are_last(p, &p->in[1].shape);
     return (mp_stem_form){.x_last = true, .w_last = w_last, .y_last = true};
@@ -265,6 +278,14 @@ static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
     }
     if (mp_conv_groups_takes(p, conv)) {
         return plan_groups(p, conv, operands);
+    }
+    if (mp_conv_rows_takes(conv)) {
+        memcpy(own, operands, sizeof own);
+        MP_TRY(turn_weights(p, conv, &own[MP_CONV_W]));
+        return mp_conv_rows_steps(p, conv, own);
+    }
+    if (makes_one_line(conv)) {
+        return mp_conv_columns_steps(p, conv, operands);
     }
     mp_status status = prepare(p, conv, &math);
     if (status == MP_UNSUPPORTED) {
