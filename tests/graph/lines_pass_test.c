@@ -169,3 +169,40 @@ TEST(graph_pass_conv_parts) {
                    "%st = Add-14 (p, r)\nu = Mul-14 (s, q)\noutput t\noutput u\n", parts);
     LEFT_ALONE("+conv_parts", from);
 }
+
+/* How many transpositions there are for a device that prefers channels last. */
+static int turned_in(int length, const char *nodes) {
+    mp_graph *graph = NULL;
+    char *text = NULL;
+    char from[512];
+    int64_t done = 0;
+    int count = 0;
+    (void)snprintf(from, sizeof from,
+                   "input x f16[1,16,%d]\nconst w f16[16,16,1]\nconst d f16[16,1,3]\n"
+                   "const v f16[16,16,3]\nconst b f16[16]\n%soutput y\n",
+                   length, nodes);
+    CHECK_OK(mp_graph_read(from, &graph));
+    graph->prefers_last = true;
+    CHECK_OK(mp_passes_run(graph, NULL, &done));
+    CHECK_OK(mp_graph_write(graph, &text));
+    for (const char *at = strstr(text, "Transpose-"); at != NULL;
+         at = strstr(at + 1, "Transpose-")) {
+        count++;
+    }
+    free(text);
+    mp_graph_destroy(graph);
+    return count;
+}
+
+TEST(graph_pass_lines_that_are_worth_it) {
+    CHECK_EQ_INT(turned_in(40, "y = Conv-11 (x, v, b)\n"), 2);
+    CHECK_EQ_INT(turned_in(40, "y = Conv-11 (x, w, b)\n"), 2);
+    /* each channel by itself, and products, read lines as they are, unless those are turned */
+    CHECK_EQ_INT(turned_in(40, "y = Conv-11 (x, d) group=16\n"), 0);
+    CHECK_EQ_INT(turned_in(40, "y = Conv-11 (x, w)\n"), 0);
+    CHECK_EQ_INT(turned_in(40, "a = Conv-11 (x, v)\ny = Conv-11 (a, d) group=16\n"), 2);
+    CHECK_EQ_INT(turned_in(40, "a = Transpose-13 (x) perm=[0,2,1]\nc = Relu-14 (a)\n"
+                               "e = Transpose-13 (c) perm=[0,2,1]\nf = Conv-11 (e, w)\n"
+                               "y = Transpose-13 (f) perm=[0,2,1]\n"),
+                 1);
+}

@@ -224,7 +224,7 @@ static mp_status view_rows(mp_layout *l, int32_t n, int32_t twin, const int64_t 
 /* The node that made the twin makes the output that node `n` did. */
 static mp_status give_output(mp_layout *l, int32_t n, int32_t twin) {
     mp_graph *graph = l->graph;
-    const int32_t image = graph->nodes[n].in[0], output = graph->nodes[n].out[0];
+    const int32_t output = graph->nodes[n].out[0];
     const int32_t maker = mp_graph_maker(graph, twin, NULL);
     int32_t out[MP_TWIN_WIDTH_MAX];
     const mp_vertex v = graph->nodes[maker];
@@ -234,7 +234,8 @@ static mp_status give_output(mp_layout *l, int32_t n, int32_t twin) {
     mp_graph_remove_node(graph, n);
     MP_TRY(mp_graph_change_node(graph, maker, &v.node, v.in, v.in_count, out, v.out_count));
     mp_graph_replace(graph, twin, output, false);
-    return mp_twin_set(l, image, output);
+    mp_twin_replace(l, twin, output);
+    return MP_OK;
 }
 
 /* Whoever reads what node `n` makes reads the twin. */
@@ -242,8 +243,9 @@ static mp_status give_twin(mp_layout *l, int32_t n, int32_t twin) {
     const int32_t out = l->graph->nodes[n].out[0];
     const bool is_output = mp_graph_is_output(l->graph, out);
     const int32_t maker = is_output ? mp_graph_maker(l->graph, twin, NULL) : MP_NO_NODE;
-    const bool moves = maker != MP_NO_NODE && !mp_graph_is_output(l->graph, twin) &&
-                       l->graph->nodes[maker].out_count <= MP_TWIN_WIDTH_MAX;
+    const mp_vertex *v = maker != MP_NO_NODE ? &l->graph->nodes[maker] : NULL;
+    const bool moves = v != NULL && v->loop == NULL && v->guard == 0 &&
+                       v->out_count <= MP_TWIN_WIDTH_MAX && !mp_graph_is_output(l->graph, twin);
     if ((is_output && !moves) || !mp_rewrite_allowed(l->rewrites)) {
         return MP_OK;
     }

@@ -47,6 +47,12 @@ mp_status mp_twin_set(mp_layout *l, int32_t value, int32_t twin) {
     return MP_OK;
 }
 
+void mp_twin_replace(mp_layout *l, int32_t twin, int32_t other) {
+    for (int32_t i = 0; l->twins != NULL && i < l->capacity; i++) {
+        l->twins[i] = l->twins[i] == twin ? other : l->twins[i];
+    }
+}
+
 int mp_twin_rank(const mp_layout *l, int32_t value) {
     const int32_t twin = mp_twin_of(l, value);
     return twin != MP_NO_VALUE ? MP_MAX(mp_graph_rank(l->graph, twin), 0) : 0;

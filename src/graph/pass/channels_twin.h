@@ -33,6 +33,8 @@ int32_t mp_twin_of(const mp_layout *l, int32_t value);
 /* Its dimensions; 0 where there is none. */
 int mp_twin_rank(const mp_layout *l, int32_t value);
 mp_status mp_twin_set(mp_layout *l, int32_t value, int32_t twin);
+/* Wherever `twin` is a twin, `other` is from now on. */
+void mp_twin_replace(mp_layout *l, int32_t twin, int32_t other);
 /* The twin of a value of so many dimensions, or of unknown shape, made by a Transpose if there is
  * none. MP_NO_VALUE for MP_NO_VALUE. */
 mp_status mp_twin_need(mp_layout *l, int32_t value, int rank, int32_t *out);
