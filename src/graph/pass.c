@@ -21,6 +21,7 @@ static const pass passes[] = {
 /* Clusters are made with every program, once shapes are known: their words are behind those of
  * passes. */
 enum { CLUSTER = MP_COUNT_OF(passes), ROW_CLUSTER, WORDS };
+static_assert(WORDS <= 64, "a wish has a bit for each");
 
 static const char *name_of(size_t i) {
     return i == CLUSTER ? "cluster" : i == ROW_CLUSTER ? "row_cluster" : passes[i].name;
@@ -35,12 +36,15 @@ static int find(const char *word, size_t length) {
     return -1;
 }
 
-/* "-identity, -cancel, ..." */
-static const char *names(char *text, size_t size) {
+/* ", such as -identity, -image_rows", of those that begin with the same letter; or nothing. */
+static const char *names_like(char letter, char *text, size_t size) {
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < WORDS && used < size; i++) {
-        used += (size_t)snprintf(text + used, size - used, "%s-%s", i > 0 ? ", " : "", name_of(i));
+        if (name_of(i)[0] == letter) {
+            used += (size_t)snprintf(text + used, size - used, "%s-%s",
+                                     used > 0 ? ", " : ", such as ", name_of(i));
+        }
     }
     return text;
 }
@@ -64,11 +68,11 @@ static mp_status read_word(const char *word, size_t length, wish *out) {
     const bool forced = text[0] == '+';
     const int found = forced || text[0] == '-' ? find(text + 1, length - 1) : -1;
     if (found < 0) {
-        char list[768];
+        char list[512];
         return MP_FAIL(INVALID_ARGUMENT,
-                       "'%s' names no pass to leave out: write some of %s, or =N to stop after N "
-                       "rewrites",
-                       text, names(list, sizeof list));
+                       "'%s' names no pass to leave out: write some of those in docs/runtime.md%s, "
+                       "or =N to stop after N rewrites",
+                       text, names_like(text[1], list, sizeof list));
     }
     *(forced ? &out->forced : &out->left_out) |= UINT64_C(1) << found;
     return MP_OK;
