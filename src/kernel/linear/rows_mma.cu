@@ -36,6 +36,7 @@ enum {
     R_A = K_ROWS * R_CHUNK,
     R_STAGE = K_ROWS_MMA_STAGE(K_ROWS, K_COLUMNS, K_TURNED, R_SIZE),
     R_AHEAD = K_ROWS_MMA_AHEAD(K_ROWS, K_COLUMNS),
+    R_PARTS = R_WARPS,
     R_BROUGHT = 8,               /* chunks of B, behind those, that are on their way to a cache */
     R_LINE = K_COLUMNS * R_SIZE, /* of B, where it is not turned */
     R_LINE_PITCH = K_ROWS_MMA_LINE(K_COLUMNS, R_SIZE),
@@ -44,6 +45,9 @@ enum {
               : R_LINE_PIECES > 4 ? 4
                                   : 8, /* that a warp copies at once */
 };
+
+/* What a lane has of its warp's sums. */
+typedef float r_lane_sums[R_HIGH][R_WIDE][4];
 
 /* What a lane does: the block's tile, which chunks its warp takes, and where what it copies and
  * loads lies, in bytes. */
@@ -261,40 +265,7 @@ K_FN void r_put(const r_place *at, float (*sum)[R_WIDE][4]) {
     }
 }
 
-K_FN void r_run(const mp_rows_mma_args *args, uint8_t *shared) {
-    const r_place at = r_place_of(args, shared);
-    const r_sums sums = {(float *)(void *)shared, R_WARPS,
-                         R_AHEAD * R_STAGE / (int32_t)sizeof(float)};
-    float sum[R_HIGH][R_WIDE][4] = {};
-    r_added added;
-    if (args->splits_log > 0) {
-        k_cluster_begin();
-    }
-    K_ONE_COPY
-    for (int32_t i = 0; i < R_AHEAD; i++) {
-        r_fill_b(&at, at.chunk + i * at.turn, at.ring + i * R_STAGE);
-    }
-    if (args->constant) { /* else the time for it is over */
-        K_ONE_COPY
-        for (int32_t i = R_AHEAD; i < R_AHEAD + R_BROUGHT; i++) {
-            if (at.chunk + i * at.turn < at.chunks) {
-                r_bring_b(&at, at.chunk + i * at.turn);
-            }
-        }
-    }
-    k_wait();
-    K_ONE_COPY
-    for (int32_t i = 0; i < R_AHEAD; i++) {
-        r_fill_a(&at, at.chunk + i * at.turn, at.ring + i * R_STAGE);
-        k_copies_group();
-    }
-    if (R_EARLY) {
-        r_ask_all(&at.tile, &added);
-    }
-    r_sum(&at, sum);
-    r_put(&at, sum);
-    r_finish(&at.tile, sums, (float *)(void *)(shared + R_WARPS * R_AHEAD * R_STAGE), &added);
-}
+#include "kernel/linear/rows_run.h"
 
 #endif
 

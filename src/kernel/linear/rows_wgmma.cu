@@ -26,13 +26,17 @@ enum {
     W_B_STEP = K_TURNED ? L_STEP : L_STEP / R_SIZE * L_CHUNK, /* from a product's B to the next */
     W_A = K_ROWS * L_CHUNK,
     W_B_LINES = K_TURNED ? K_COLUMNS : L_DEPTH,
-    W_STAGE = K_ROWS_WGMMA_STAGE(K_COLUMNS),
-    W_AHEAD = K_ROWS_WGMMA_AHEAD(K_COLUMNS),
-    W_BROUGHT = 4, /* chunks of B, behind those, that are on their way to a cache */
+    R_STAGE = K_ROWS_WGMMA_STAGE(K_COLUMNS),
+    R_AHEAD = K_ROWS_WGMMA_AHEAD(K_COLUMNS),
+    R_PARTS = W_GROUPS,
+    R_BROUGHT = 4, /* chunks of B, behind those, that are on their way to a cache */
 };
 
+/* What a lane has of its group's sums. */
+typedef float r_lane_sums[K_COLUMNS / 2];
+
 /* What a lane does: the block's tile, which chunks its group takes, and what it copies. */
-typedef struct w_place {
+typedef struct r_place {
     r_tile tile;
     uint8_t *ring; /* the group's own part */
     int32_t group, lane;
@@ -41,16 +45,16 @@ typedef struct w_place {
     int32_t spot;                /* where it lies in a stage */
     int32_t a_load;              /* in bytes, as spot */
     l_side a, b;
-} w_place;
+} r_place;
 
-K_FN w_place w_place_of(const mp_rows_mma_args *args, uint8_t *shared) {
+K_FN r_place r_place_of(const mp_rows_mma_args *args, uint8_t *shared) {
     const int32_t lane = (int32_t)threadIdx.x % L_GROUP;
     const int64_t b_pitch = args->ldb * R_SIZE;
-    w_place at;
+    r_place at;
     at.tile = r_tile_of(args);
     at.group = k_group_number();
     at.lane = lane;
-    at.ring = shared + at.group * (W_AHEAD * W_STAGE);
+    at.ring = shared + at.group * (R_AHEAD * R_STAGE);
     at.chunk = at.tile.rank * W_GROUPS + at.group;
     at.turn = W_GROUPS << args->splits_log;
     at.chunks = (args->k_bytes + L_CHUNK - 1) / L_CHUNK;
@@ -70,14 +74,14 @@ K_FN w_place w_place_of(const mp_rows_mma_args *args, uint8_t *shared) {
 
 /* ---- into shared memory ---- */
 
-K_FN void w_fill_a(const w_place *at, int32_t chunk, uint8_t *stage) {
+K_FN void r_fill_a(const r_place *at, int32_t chunk, uint8_t *stage) {
     if (chunk < at->chunks) {
         l_fill(&at->a, chunk, K_ROWS, at->a.left,
                chunk * L_CHUNK + at->along < at->tile.args->k_bytes, stage + at->spot);
     }
 }
 
-K_FN void w_fill_b(const w_place *at, int32_t chunk, uint8_t *stage) {
+K_FN void r_fill_b(const r_place *at, int32_t chunk, uint8_t *stage) {
     if (chunk >= at->chunks) {
         return;
     }
@@ -91,10 +95,13 @@ K_FN void w_fill_b(const w_place *at, int32_t chunk, uint8_t *stage) {
 }
 
 /* Has B of a chunk brought nearer. */
-K_FN void w_bring_b(const w_place *at, int32_t chunk) {
+K_FN void r_bring_b(const r_place *at, int32_t chunk) {
     const mp_rows_mma_args *args = at->tile.args;
     const uint8_t *b = (const uint8_t *)args->b;
     const int64_t pitch = args->ldb * R_SIZE;
+    if (at->lane >= W_B_LINES) {
+        return;
+    }
     if (K_TURNED && at->lane < at->tile.columns) {
         k_bring(b + (at->tile.column + at->lane) * pitch + (int64_t)chunk * L_CHUNK);
     } else if (!K_TURNED && chunk * L_DEPTH + at->lane < args->k_bytes / R_SIZE) {
@@ -112,41 +119,41 @@ K_FN void w_bring_b(const w_place *at, int32_t chunk) {
 
 /* All chunks of this group, the first of which are on their way. A stage is filled again once the
  * group has met behind its products. */
-K_FN void w_sum(const w_place *at, float *sum) {
+K_FN void r_sum(const r_place *at, float *sum) {
     const uint32_t ring = (uint32_t)__cvta_generic_to_shared(at->ring);
-    int32_t place = 0, before = W_AHEAD - 1;
+    int32_t place = 0, before = R_AHEAD - 1;
     K_ONE_COPY
     for (int32_t chunk = at->chunk; chunk < at->chunks; chunk += at->turn) {
         uint32_t a[L_STEPS][4];
-        const uint64_t b = k_group_operand(ring + (uint32_t)(place * W_STAGE + W_A));
+        const uint64_t b = k_group_operand(ring + (uint32_t)(place * R_STAGE + W_A));
         if (chunk == at->chunk) {
-            K_COPIES_WAIT(W_AHEAD - 1);
+            K_COPIES_WAIT(R_AHEAD - 1);
         } else {
-            K_COPIES_WAIT(W_AHEAD - 2);
+            K_COPIES_WAIT(R_AHEAD - 2);
         }
         k_group_copies_seen();
         k_group_meet(at->group);
-        l_load(at->ring + place * W_STAGE, at->a_load, a);
+        l_load(at->ring + place * R_STAGE, at->a_load, a);
         k_group_begin();
         K_UNROLL
         for (int32_t step = 0; step < L_STEPS; step++) {
             w_product(sum, a[step], b + (uint64_t)(step * W_B_STEP >> 4));
         }
         if (chunk != at->chunk) {
-            const int32_t next = chunk + (W_AHEAD - 1) * at->turn;
-            w_fill_b(at, next, at->ring + before * W_STAGE);
-            w_fill_a(at, next, at->ring + before * W_STAGE);
+            const int32_t next = chunk + (R_AHEAD - 1) * at->turn;
+            r_fill_b(at, next, at->ring + before * R_STAGE);
+            r_fill_a(at, next, at->ring + before * R_STAGE);
             k_copies_group();
         }
         k_group_end();
         before = place;
-        place = place + 1 < W_AHEAD ? place + 1 : 0;
+        place = place + 1 < R_AHEAD ? place + 1 : 0;
     }
     k_group_meet(at->group);
 }
 
 /* Puts the group's tile where its ring was. */
-K_FN void w_put(const w_place *at, const float *sum) {
+K_FN void r_put(const r_place *at, const float *sum) {
     const int32_t lane = at->lane % 32, row = at->lane / 32 * 16 + lane / 4;
     float *to = (float *)(void *)at->ring + row * R_PITCH + lane % 4 * 2;
     K_UNROLL
@@ -155,40 +162,7 @@ K_FN void w_put(const w_place *at, const float *sum) {
     }
 }
 
-K_FN void w_run(const mp_rows_mma_args *args, uint8_t *shared) {
-    const w_place at = w_place_of(args, shared);
-    const r_sums sums = {(float *)(void *)shared, W_GROUPS,
-                         W_AHEAD * W_STAGE / (int32_t)sizeof(float)};
-    float sum[K_COLUMNS / 2] = {};
-    r_added added;
-    if (args->splits_log > 0) {
-        k_cluster_begin();
-    }
-    K_ONE_COPY
-    for (int32_t i = 0; i < W_AHEAD; i++) {
-        w_fill_b(&at, at.chunk + i * at.turn, at.ring + i * W_STAGE);
-    }
-    if (args->constant) { /* else the time for it is over */
-        K_ONE_COPY
-        for (int32_t i = W_AHEAD; i < W_AHEAD + W_BROUGHT; i++) {
-            if (at.lane < W_B_LINES && at.chunk + i * at.turn < at.chunks) {
-                w_bring_b(&at, at.chunk + i * at.turn);
-            }
-        }
-    }
-    k_wait();
-    K_ONE_COPY
-    for (int32_t i = 0; i < W_AHEAD; i++) {
-        w_fill_a(&at, at.chunk + i * at.turn, at.ring + i * W_STAGE);
-        k_copies_group();
-    }
-    if (R_EARLY) {
-        r_ask_all(&at.tile, &added);
-    }
-    w_sum(&at, sum);
-    w_put(&at, sum);
-    r_finish(&at.tile, sums, (float *)(void *)(shared + W_GROUPS * W_AHEAD * W_STAGE), &added);
-}
+#include "kernel/linear/rows_run.h"
 
 #endif
 
@@ -201,7 +175,7 @@ K_BLOCK_KERNEL_LATE_OF(K_ROWS_WGMMA_LANES, W_BLOCKS, mp_rows_mma_args, args) {
     if (!args.constant) {
         k_wait();
     }
-    w_run(&args, l_ring(shared));
+    r_run(&args, l_ring(shared));
 #else
     (void)args;
 #endif
