@@ -31,19 +31,6 @@ K_FN uint64_t above(uint64_t key, int32_t shift) {
     return shift + 8 >= (int32_t)(sizeof(T) * 8) ? 0 : key >> (shift + 8);
 }
 
-/* Elements first, first + blockDim.x, ... of a tile, all asked for at once; the first where there
- * are no more. */
-K_FN void load_some(tile t, int64_t first, T *element) {
-    K_UNROLL
-    for (int i = 0; i < AT_ONCE; i++) {
-        const int64_t at = first + (int64_t)i * blockDim.x;
-        element[i] = t.x[at < t.size ? at : first];
-    }
-}
-
-#define SOME_LOOP(first, t) \
-    for (int64_t first = threadIdx.x; first < (t).size; first += (int64_t)AT_ONCE * blockDim.x)
-
 /* The same number, which the compiler knows nothing of: it would put each load where what was
  * loaded is used, since both have the same condition. */
 K_FN int64_t anew(int64_t size) {
@@ -52,6 +39,27 @@ K_FN int64_t anew(int64_t size) {
 #endif
     return size;
 }
+
+/* The keys of elements first, first + apart, ... of a tile, all asked for at once; that of `other`
+ * where there are no more. Gives the tile's size, to compare their places with. */
+K_FN int64_t load_keys(const mp_select_args *args, tile t, int64_t first, int64_t apart,
+                       int64_t other, uint64_t *key) {
+    T element[AT_ONCE];
+    K_UNROLL
+    for (int i = 0; i < AT_ONCE; i++) {
+        const int64_t at = first + i * apart;
+        element[i] = t.x[at < t.size ? at : other];
+    }
+    const int64_t size = anew(t.size);
+    K_UNROLL
+    for (int i = 0; i < AT_ONCE; i++) {
+        key[i] = k_order_key((uint64_t)element[i], args->order);
+    }
+    return size;
+}
+
+#define SOME_LOOP(first, t) \
+    for (int64_t first = threadIdx.x; first < (t).size; first += (int64_t)AT_ONCE * blockDim.x)
 
 /* Sums of integers come out the same in any order. */
 K_FN void add_to(int64_t *total, uint32_t count) {
@@ -69,14 +77,12 @@ K_FN void count_digits(const mp_select_args *args, tile t, uint32_t *seen) {
     }
     __syncthreads();
     SOME_LOOP(first, t) {
-        T element[AT_ONCE];
-        load_some(t, first, element);
-        const int64_t size = anew(t.size);
+        uint64_t key[AT_ONCE];
+        const int64_t size = load_keys(args, t, first, blockDim.x, first, key);
         K_UNROLL
         for (int i = 0; i < AT_ONCE; i++) {
-            const uint64_t key = k_order_key((uint64_t)element[i], args->order);
-            if (first + (int64_t)i * blockDim.x < size && above(key, args->shift) == prefix) {
-                k_shared_add(&seen[key >> args->shift & (K_DIGITS - 1)], 1);
+            if (first + (int64_t)i * blockDim.x < size && above(key[i], args->shift) == prefix) {
+                k_shared_add(&seen[key[i] >> args->shift & (K_DIGITS - 1)], 1);
             }
         }
     }
@@ -93,15 +99,13 @@ K_FN void tally(const mp_select_args *args, tile t, int64_t number) {
     const uint64_t last = args->state[t.row].prefix;
     int64_t below = 0, same = 0;
     SOME_LOOP(first, t) {
-        T element[AT_ONCE];
-        load_some(t, first, element);
-        const int64_t size = anew(t.size);
+        uint64_t key[AT_ONCE];
+        const int64_t size = load_keys(args, t, first, blockDim.x, first, key);
         K_UNROLL
         for (int i = 0; i < AT_ONCE; i++) {
-            const uint64_t key = k_order_key((uint64_t)element[i], args->order);
             const int counts = first + (int64_t)i * blockDim.x < size;
-            below += counts && key < last;
-            same += counts && key == last;
+            below += counts && key[i] < last;
+            same += counts && key[i] == last;
         }
     }
     below = k_block_sum_i64(below);
@@ -118,30 +122,24 @@ K_FN void write_entries(const mp_select_args *args, tile t, int64_t number) {
     int64_t below = args->below[number], same = args->same[number];
     for (int64_t from = 0; from < t.size; from += (int64_t)AT_ONCE * blockDim.x) {
         const int64_t mine = from + (int64_t)threadIdx.x * AT_ONCE;
-        T element[AT_ONCE];
+        uint64_t key[AT_ONCE];
+        const int64_t size = load_keys(args, t, mine, 1, 0, key);
         int64_t here = 0, all = 0; /* both counts in one: a tile has fewer than 2^32 elements */
         K_UNROLL
         for (int i = 0; i < AT_ONCE; i++) {
-            element[i] = t.x[mine + i < t.size ? mine + i : 0];
-        }
-        const int64_t size = anew(t.size);
-        K_UNROLL
-        for (int i = 0; i < AT_ONCE; i++) {
-            const uint64_t key = k_order_key((uint64_t)element[i], args->order);
             const int64_t counts = mine + i < size;
-            here += (counts && key < state.prefix ? (int64_t)1 << 32 : 0) +
-                    (counts && key == state.prefix);
+            here += (counts && key[i] < state.prefix ? (int64_t)1 << 32 : 0) +
+                    (counts && key[i] == state.prefix);
         }
         const int64_t before = k_block_scan(here, &all);
         int64_t at_below = below + (before >> 32), at_same = same + (before & 0xffffffff);
         K_UNROLL
         for (int i = 0; i < AT_ONCE; i++) {
-            const uint64_t key = k_order_key((uint64_t)element[i], args->order);
-            const int is_below = mine + i < size && key < state.prefix;
-            const int is_same = mine + i < size && key == state.prefix;
+            const int is_below = mine + i < size && key[i] < state.prefix;
+            const int is_same = mine + i < size && key[i] == state.prefix;
             const int64_t at = at_below + (at_same < state.left ? at_same : state.left);
             if ((is_below || (is_same && at_same < state.left)) && at < args->k) {
-                k_entry_put(args->entries, args->words, t.row * args->k + at, key,
+                k_entry_put(args->entries, args->words, t.row * args->k + at, key[i],
                             t.start + mine + i);
             }
             at_below += is_below;
