@@ -4,20 +4,16 @@
  *
  * Of the plans that cuDNN proposes for the whole graph and for the bare convolution the fastest is
  * kept; after a bare one a kernel of ours adds the bias. Residual and activation are left to the
- * caller where a plan with them is no faster than a step behind one without. A line is seen as a
- * plane of height 1.
+ * caller where a plan with them is no faster than a step behind one without.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_choice.h"
-#include "device/cuda/cuda_conv.h"
-#include "device/cuda/cuda_dnn_graph.h"
+#include "device/cuda/cuda_conv_describe.h"
 #include "device/cuda/cuda_glue.h"
 
-#include <float.h>
 #include <limits.h>
 #include <stdlib.h>
 
 enum {
-    DIMS_MAX = 2 + MP_CONV_SPATIAL_MAX,
     WORKSPACE_LIMIT = 32 << 20,
     WORKSPACE_GREEDY = 512 << 20,
     PLANS_MAX = 8, /* of each graph, that are timed */
@@ -29,12 +25,6 @@ enum {
 static const float launch_ms = 0.003F;
 static const float bytes_a_ms = 2.5e9F;
 
-/* Names of the graph's tensors. */
-enum { UID_X = 1, UID_W, UID_Y, UID_BIAS, UID_RESIDUAL, UID_CONV, UID_BIASED, UID_SUM };
-
-/* What a graph has behind the convolution. */
-typedef enum graph_extent { EXTENT_BARE, EXTENT_BIAS, EXTENT_WHOLE } graph_extent;
-
 typedef struct conv_graph {
     cuda_math base;
     mp_conv shape;
@@ -43,201 +33,6 @@ typedef struct conv_graph {
     mp_kernel *tail;      /* owned; adds it otherwise */
     pthread_mutex_t lock; /* a plan is run by one thread at a time */
 } conv_graph;
-
-/* ---- the graph ---- */
-
-typedef struct sizes {
-    int dims;
-    bool channels_last;
-    int64_t x[DIMS_MAX], w[DIMS_MAX], y[DIMS_MAX], bias[DIMS_MAX];
-    int64_t pad_begin[MP_CONV_SPATIAL_MAX], pad_end[MP_CONV_SPATIAL_MAX];
-    int64_t stride[MP_CONV_SPATIAL_MAX], dilation[MP_CONV_SPATIAL_MAX];
-} sizes;
-
-static void sizes_make(const mp_conv *shape, sizes *out) {
-    const int shift = shape->spatial == 1 ? 1 : 0; /* room for the height of 1 */
-    *out = (sizes){.dims = 2 + shape->spatial + shift, .channels_last = shape->channels_last};
-    for (int i = 0; i < DIMS_MAX; i++) {
-        out->x[i] = out->w[i] = out->y[i] = out->bias[i] = 1;
-    }
-    for (int i = 0; i < MP_CONV_SPATIAL_MAX; i++) {
-        out->stride[i] = out->dilation[i] = 1;
-    }
-    out->x[0] = out->y[0] = shape->batch;
-    out->x[1] = shape->in_channels;
-    out->y[1] = out->bias[1] = shape->out_channels;
-    out->w[0] = shape->transposed ? shape->in_channels : shape->out_channels;
-    out->w[1] = (shape->transposed ? shape->out_channels : shape->in_channels) / shape->groups;
-    for (int i = 0; i < shape->spatial; i++) {
-        const int at = i + shift;
-        out->x[2 + at] = shape->in[i];
-        out->y[2 + at] = shape->out[i];
-        out->w[2 + at] = shape->kernel[i];
-        out->stride[at] = shape->stride[i];
-        out->dilation[at] = shape->dilation[i];
-        out->pad_begin[at] = shape->pad_begin[i];
-        out->pad_end[at] = shape->pad_end[i];
-    }
-}
-
-static dnn_descriptor tensor(dnn_builder *b, int64_t uid, cudnnDataType_t type, const sizes *s,
-                             const int64_t *size, bool is_virtual) {
-    int64_t stride[DIMS_MAX];
-    int64_t step = s->channels_last ? size[1] : 1;
-    for (int i = s->dims - 1; i >= 0; i--) {
-        if (i == 1 && s->channels_last) {
-            stride[i] = 1;
-        } else {
-            stride[i] = step;
-            step *= size[i];
-        }
-    }
-    return mp__dnn_tensor(b, uid, type, s->dims, size, stride, is_virtual);
-}
-
-static dnn_descriptor convolution(dnn_builder *b, const sizes *s, cudnnDataType_t compute) {
-    const dnn_descriptor d = mp__dnn_make(b, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    const int spatial = s->dims - 2;
-    mp__dnn_set_int(b, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, spatial);
-    mp__dnn_set(b, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    mp__dnn_set(b, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-    mp__dnn_set(b, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, spatial, s->pad_begin);
-    mp__dnn_set(b, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, spatial, s->pad_end);
-    mp__dnn_set(b, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, spatial, s->dilation);
-    mp__dnn_set(b, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, spatial, s->stride);
-    mp__dnn_finish(b, d);
-    return d;
-}
-
-static dnn_descriptor convolve(dnn_builder *b, dnn_descriptor kind, dnn_descriptor x,
-                               dnn_descriptor w, dnn_descriptor y) {
-    static const float one = 1.0F, zero = 0.0F;
-    const dnn_descriptor d =
-        mp__dnn_make(b, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
-    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, kind);
-    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
-    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w);
-    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y);
-    mp__dnn_set(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
-    mp__dnn_set(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
-    mp__dnn_finish(b, d);
-    return d;
-}
-
-/* The gradient of a forward one whose result would be x, with respect to its input, y. */
-static dnn_descriptor convolve_back(dnn_builder *b, dnn_descriptor kind, dnn_descriptor x,
-                                    dnn_descriptor w, dnn_descriptor y) {
-    static const float one = 1.0F, zero = 0.0F;
-    const dnn_descriptor d =
-        mp__dnn_make(b, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
-    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, kind);
-    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, x);
-    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, w);
-    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, y);
-    mp__dnn_set(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
-    mp__dnn_set(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
-    mp__dnn_finish(b, d);
-    return d;
-}
-
-typedef struct activation {
-    cudnnPointwiseMode_t mode;
-    double low, high, slope; /* of a rectifier */
-} activation;
-
-/* Whether cuDNN has it. */
-static bool activation_find(const mp_conv *shape, activation *out) {
-    *out = (activation){.mode = CUDNN_POINTWISE_RELU_FWD, .high = FLT_MAX};
-    switch (shape->activation) {
-    case MP_ACTIVATION_NONE:
-    case MP_ACTIVATION_RELU:
-        return true;
-    case MP_ACTIVATION_LEAKY_RELU:
-        out->slope = (double)shape->alpha;
-        return true;
-    case MP_ACTIVATION_CLIP:
-        out->high = (double)shape->beta;
-        return shape->alpha == 0;
-    case MP_ACTIVATION_SIGMOID:
-        out->mode = CUDNN_POINTWISE_SIGMOID_FWD;
-        return true;
-    case MP_ACTIVATION_SILU:
-        out->mode = CUDNN_POINTWISE_SWISH_FWD;
-        return true;
-    case MP_ACTIVATION_GELU:
-        out->mode = CUDNN_POINTWISE_GELU_FWD;
-        return true;
-    case MP_ACTIVATION_TANH: /* cuDNN's is NaN for large numbers */
-    case MP_ACTIVATION_GELU_TANH:
-    case MP_ACTIVATION_HARD_SIGMOID:
-    case MP_ACTIVATION_HARD_SWISH:
-    case MP_ACTIVATION_SWISH:
-    case MP_ACTIVATION_OTHER:
-        return false;
-    }
-    return false;
-}
-
-static dnn_descriptor activate(dnn_builder *b, const mp_conv *shape, cudnnDataType_t compute,
-                               dnn_descriptor x, dnn_descriptor y) {
-    const cudnnNanPropagation_t nan_stays = CUDNN_PROPAGATE_NAN;
-    activation how;
-    const dnn_descriptor kind = mp__dnn_make(b, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    (void)activation_find(shape, &how);
-    mp__dnn_set(b, kind, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &how.mode);
-    mp__dnn_set(b, kind, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    mp__dnn_set(b, kind, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1,
-                &nan_stays);
-    if (shape->activation == MP_ACTIVATION_CLIP) {
-        mp__dnn_set(b, kind, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, CUDNN_TYPE_DOUBLE, 1, &how.low);
-        mp__dnn_set(b, kind, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, 1, &how.high);
-    } else if (shape->activation == MP_ACTIVATION_LEAKY_RELU) {
-        mp__dnn_set(b, kind, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1,
-                    &how.slope);
-    }
-    mp__dnn_finish(b, kind);
-    return mp__dnn_operate(b, kind, x, NULL, y);
-}
-
-/* conv [-> + bias] [-> + residual] [-> activation]; only the last result is memory. */
-static dnn_descriptor graph_build(dnn_builder *b, cudnnHandle_t handle, const mp_conv *shape,
-                                  graph_extent extent) {
-    const cuda_type *type = mp__cuda_type_find(shape->type);
-    const cudnnDataType_t compute = type->dnn_compute;
-    const bool bias = extent != EXTENT_BARE && shape->bias;
-    const bool residual = extent == EXTENT_WHOLE && shape->residual;
-    const bool active = extent == EXTENT_WHOLE && shape->activation != MP_ACTIVATION_NONE;
-    sizes s;
-    sizes_make(shape, &s);
-    const dnn_descriptor x = tensor(b, UID_X, type->dnn, &s, s.x, false);
-    const dnn_descriptor w = tensor(b, UID_W, type->dnn, &s, s.w, false);
-    const dnn_descriptor y = tensor(b, UID_Y, type->dnn, &s, s.y, false);
-    dnn_descriptor operations[4];
-    int count = 0;
-    dnn_descriptor sum =
-        bias || residual || active ? tensor(b, UID_CONV, compute, &s, s.y, true) : y;
-    const dnn_descriptor kind = convolution(b, &s, compute);
-    operations[count++] =
-        shape->transposed ? convolve_back(b, kind, x, w, sum) : convolve(b, kind, x, w, sum);
-    if (bias) {
-        const dnn_descriptor values = tensor(b, UID_BIAS, type->dnn, &s, s.bias, false);
-        const dnn_descriptor to =
-            residual || active ? tensor(b, UID_BIASED, compute, &s, s.y, true) : y;
-        operations[count++] = mp__dnn_pointwise(b, CUDNN_POINTWISE_ADD, compute, sum, values, to);
-        sum = to;
-    }
-    if (residual) {
-        const dnn_descriptor values = tensor(b, UID_RESIDUAL, type->dnn, &s, s.y, false);
-        const dnn_descriptor to = active ? tensor(b, UID_SUM, compute, &s, s.y, true) : y;
-        operations[count++] = mp__dnn_pointwise(b, CUDNN_POINTWISE_ADD, compute, sum, values, to);
-        sum = to;
-    }
-    if (active) {
-        operations[count++] = activate(b, shape, compute, sum, y);
-    }
-    return mp__dnn_operation_graph(b, handle, count, operations);
-}
 
 /* ---- choosing a plan ---- */
 
@@ -261,8 +56,8 @@ static size_t product(const int64_t *size, int count, size_t bytes) {
 }
 
 static mp_status trial_open(cuda_device *device, const mp_conv *shape, trial *out) {
-    sizes s;
-    sizes_make(shape, &s);
+    conv_sizes s;
+    mp__conv_sizes_make(shape, &s);
     const size_t bytes = mp_dtype_size(shape->type);
     const size_t parts[MP_CONV_OPERANDS] = {
         [MP_CONV_X] = product(s.x, s.dims, bytes),
@@ -379,8 +174,8 @@ static void compare(choice *best, const choice *other) {
 static float tail_ms(const mp_conv *shape, graph_extent extent) {
     const bool bias = extent == EXTENT_BARE && shape->bias;
     const bool rest = extent != EXTENT_WHOLE && mp_conv_has_epilogue(shape);
-    sizes s;
-    sizes_make(shape, &s);
+    conv_sizes s;
+    mp__conv_sizes_make(shape, &s);
     const float bytes = (float)product(s.y, s.dims, mp_dtype_size(shape->type));
     const float passes =
         (bias ? 2.0F : 0.0F) + (rest ? 2.0F : 0.0F) + (rest && shape->residual ? 1.0F : 0.0F);
@@ -406,7 +201,7 @@ static void try_graph(const asked *a, graph_extent extent, choice *best) {
     };
     dnn_plan plans[PLANS_MAX];
     dnn_builder b = {.count = 0};
-    const dnn_descriptor graph = graph_build(&b, a->handle, shape, extent);
+    const dnn_descriptor graph = mp__conv_graph_build(&b, a->handle, shape, extent);
     const int count =
         b.status == CUDNN_STATUS_SUCCESS ? mp__dnn_plans(a->handle, graph, &rules, plans) : 0;
     for (int i = 0; i < count; i++) {
@@ -425,13 +220,6 @@ static void try_graph(const asked *a, graph_extent extent, choice *best) {
     mp__dnn_builder_close(&b);
 }
 
-/* Whether there is a graph of that extent to be asked for. */
-static bool is_possible(const mp_conv *shape, int64_t extent) {
-    activation how;
-    return extent == EXTENT_BARE || (extent == EXTENT_BIAS && shape->bias) ||
-           (extent == EXTENT_WHOLE && mp_conv_has_epilogue(shape) && activation_find(shape, &how));
-}
-
 static void time_all(const asked *a, choice *best) {
     const mp_conv *shape = a->shape;
     trial t;
@@ -440,7 +228,7 @@ static void time_all(const asked *a, choice *best) {
     const bool timed = shape->search == 0 && trial_open(a->device, shape, &t) == MP_OK;
     all.trial = timed ? &t : NULL;
     for (int extent = EXTENT_WHOLE; extent >= EXTENT_BARE; extent--) {
-        if (is_possible(shape, extent)) {
+        if (mp__conv_graph_is_possible(shape, extent)) {
             try_graph(&all, (graph_extent)extent, best);
         }
     }
@@ -460,7 +248,8 @@ static void choose(cuda_device *device, cudnnHandle_t handle, const mp_conv *sha
                                     .count = mp__cuda_conv_numbers(shape, numbers)};
     asked a = {.device = device, .handle = handle, .shape = shape, .only = DNN_ANY};
     if (shape->search == 0 && mp__cuda_choice_recall(&question, answer, ANSWER) &&
-        is_possible(shape, answer[EXTENT]) && answer[NUMBER] >= 0 && answer[NUMBER] < INT_MAX) {
+        mp__conv_graph_is_possible(shape, answer[EXTENT]) && answer[NUMBER] >= 0 &&
+        answer[NUMBER] < INT_MAX) {
         a.only = (int)answer[NUMBER];
         try_graph(&a, (graph_extent)answer[EXTENT], best);
         a.only = DNN_ANY;
