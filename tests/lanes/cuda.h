@@ -128,14 +128,7 @@ inline float __int_as_float(int x) {
 inline float __uint_as_float(unsigned x) {
     return lane_bits<float>(x);
 }
-inline int __float_as_int(float x) {
-    return lane_bits<int>(x);
-}
 inline unsigned __float_as_uint(float x) {
     return lane_bits<unsigned>(x);
 }
-inline double __longlong_as_double(long long x) {
-    return lane_bits<double>(x);
-}
-
 #endif

@@ -26,14 +26,4 @@ static inline int class_of(uint32_t units) {
     return EXACT_CLASSES + (power - 6) * (1 << STEP_BITS) + step;
 }
 
-/* The least size of a class, in units. */
-static inline uint64_t class_least(int class) {
-    if (class < EXACT_CLASSES) {
-        return (uint64_t) class;
-    }
-    const int power = 6 + (class - EXACT_CLASSES) / (1 << STEP_BITS);
-    const int step = (class - EXACT_CLASSES) % (1 << STEP_BITS);
-    return ((uint64_t)1 << power) + ((uint64_t)step << (power - STEP_BITS));
-}
-
 #endif
