@@ -26,16 +26,6 @@ const mp_op *mp_last_conv_op(const mp_vertex *v) {
     return mp_vertex_is_own(v, "FusedConv") ? mp_op_find(MP_OWN_NHWC_DOMAIN, "FusedConv", 1) : NULL;
 }
 
-/* Whether all elements of a list of the node's are `value`, or there is none. */
-static bool is_all(const mp_node *node, const char *name, int64_t value) {
-    const mp_attr *list = mp_node_attr(node, name);
-    bool all = true;
-    for (size_t i = 0; list != NULL && i < list->count; i++) {
-        all = all && list->ints[i] == value;
-    }
-    return all;
-}
-
 static bool is_depthwise(const mp_vertex *v, const mp_shape *w) {
     return w->dim[1] == 1 && mp_node_int(&v->node, "group", 1) == w->dim[0];
 }
@@ -62,14 +52,15 @@ static bool takes_planes(const mp_graph *graph, const mp_vertex *v, const mp_sha
     const int64_t groups = mp_node_int(&v->node, "group", 1);
     const mp_dtype type = graph->values[v->in[1]].tensor.type;
     if (is_depthwise(v, w) || is_few(graph, v, w) ||
-        (type == MP_F32 && !is_all(&v->node, "dilations", 1))) {
+        (type == MP_F32 && !mp_node_ints_are(&v->node, "dilations", 1))) {
         return true;
     }
     bool single = mp_vertex_is(v, "Conv") && mp_vertex_in(v, 2) == MP_NO_VALUE && groups == 1;
     for (int d = 2; d < w->rank; d++) {
         single = single && w->dim[d] == 1;
     }
-    return single && is_all(&v->node, "strides", 1) && is_all(&v->node, "pads", 0);
+    return single && mp_node_ints_are(&v->node, "strides", 1) &&
+           mp_node_ints_are(&v->node, "pads", 0);
 }
 
 bool mp_may_last(const mp_layout *l, const mp_vertex *v) {

@@ -11,21 +11,10 @@
  * to kernels that read them where they are. */
 enum { RANK = 4, PIXEL_BYTES = 16, ELEMENTS_MIN = 256 };
 
-/* Every number of a list is `wanted`, or there is no list. */
-static bool all_are(const mp_node *node, const char *name, int64_t wanted) {
-    const mp_attr *list = mp_node_attr(node, name);
-    for (size_t i = 0; list != NULL && i < list->count; i++) {
-        if (list->ints[i] != wanted) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool has_no_padding(const mp_node *node) {
     const char *auto_pad = mp_node_string(node, "auto_pad", "NOTSET");
     return strcmp(auto_pad, "VALID") == 0 ||
-           (strcmp(auto_pad, "NOTSET") == 0 && all_are(node, "pads", 0));
+           (strcmp(auto_pad, "NOTSET") == 0 && mp_node_ints_are(node, "pads", 0));
 }
 
 /* Whether a list has the size of a window. */
@@ -54,7 +43,7 @@ bool mp_is_of_patches(const mp_layout *l, const mp_vertex *v) {
            mp_graph_rank(l->graph, v->in[0]) == RANK && w->shape.dim[1] > 0 &&
            w->shape.dim[1] < pixel && mp_shape_span(&w->shape, 1, RANK) >= ELEMENTS_MIN &&
            mp_graph_dim(l->graph, v->in[0], 1) == w->shape.dim[1] &&
-           mp_node_int(&v->node, "group", 1) == 1 && all_are(&v->node, "dilations", 1) &&
+           mp_node_int(&v->node, "group", 1) == 1 && mp_node_ints_are(&v->node, "dilations", 1) &&
            has_no_padding(&v->node) && is_tiled(l, v);
 }
 

@@ -25,22 +25,12 @@ static bool is_in(const mp_vertex *v, const char *domain, const char *name) {
            strcmp(v->node.op->name, name) == 0;
 }
 
-static bool is_all(const mp_node *node, const char *name, int64_t wanted) {
-    const mp_attr *list = mp_node_attr(node, name);
-    for (size_t i = 0; list != NULL && i < list->count; i++) {
-        if (list->ints[i] != wanted) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* A convolution of single pixels by constants, without a residual: a product. */
 static bool is_product(const mp_graph *graph, const mp_vertex *v) {
     const bool fits =
         (is_in(v, MP_NHWC_DOMAIN, "Conv") || is_in(v, MP_OWN_NHWC_DOMAIN, "FusedConv")) &&
         v->in_count <= RESIDUAL && mp_node_int(&v->node, "group", 1) == 1 &&
-        is_all(&v->node, "pads", 0) && is_all(&v->node, "strides", 1) &&
+        mp_node_ints_are(&v->node, "pads", 0) && mp_node_ints_are(&v->node, "strides", 1) &&
         strcmp(mp_node_string(&v->node, "auto_pad", "NOTSET"), "NOTSET") == 0;
     for (int i = W; fits && i < v->in_count; i++) {
         if (v->in[i] != MP_NO_VALUE && mp_graph_constant(graph, v->in[i]) == NULL) {

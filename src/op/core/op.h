@@ -179,6 +179,8 @@ static inline bool mp_node_constant(const mp_node *node, int i) {
 const mp_attr *mp_node_attr(const mp_node *node, const char *name);
 int64_t mp_node_int(const mp_node *node, const char *name, int64_t fallback);
 float mp_node_float(const mp_node *node, const char *name, float fallback);
+/* Whether every number of a list is `wanted`, or there is no list. */
+bool mp_node_ints_are(const mp_node *node, const char *name, int64_t wanted);
 /* As mp_op.once says. */
 bool mp_node_runs_once(const mp_node *node);
 

@@ -61,6 +61,16 @@ float mp_node_float(const mp_node *node, const char *name, float fallback) {
     return attr != NULL && attr->kind == MP_ATTR_FLOAT ? attr->f : fallback;
 }
 
+bool mp_node_ints_are(const mp_node *node, const char *name, int64_t wanted) {
+    const mp_attr *list = mp_node_attr(node, name);
+    for (size_t i = 0; list != NULL && i < list->count; i++) {
+        if (list->ints[i] != wanted) {
+            return false;
+        }
+    }
+    return true;
+}
+
 const char *mp_node_string(const mp_node *node, const char *name, const char *fallback) {
     const mp_attr *attr = mp_node_attr(node, name);
     return attr != NULL && attr->kind == MP_ATTR_STRING ? attr->s : fallback;
