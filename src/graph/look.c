@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 
-#include "base/half.h"
+#include "op/core/host_float.h"
 
 #include <math.h>
 #include <string.h>
@@ -103,25 +103,19 @@ static bool constant_number(const mp_graph *graph, int32_t value, double *out) {
     if (!is_known(graph, value) || mp_shape_count(&graph->values[value].tensor.shape) != 1) {
         return false;
     }
-    const void *at = (const void *)graph->values[value].tensor.data;
-    switch (graph->values[value].tensor.type) {
+    const mp_tensor *tensor = &graph->values[value].tensor;
+    switch (tensor->type) {
     case MP_F32:
-        *out = (double)*(const float *)at;
-        return true;
     case MP_F64:
-        *out = *(const double *)at;
-        return true;
     case MP_F16:
-        *out = (double)mp_from_f16(*(const uint16_t *)at);
-        return true;
     case MP_BF16:
-        *out = (double)mp_from_bf16(*(const uint16_t *)at);
+        *out = mp_host_float(tensor, 0);
         return true;
     case MP_I64:
-        *out = (double)*(const int64_t *)at;
+        *out = (double)*(const int64_t *)tensor->data;
         return true;
     case MP_I32:
-        *out = (double)*(const int32_t *)at;
+        *out = (double)*(const int32_t *)tensor->data;
         return true;
     default:
         return false;

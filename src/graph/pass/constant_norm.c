@@ -5,29 +5,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass/constant_norm.h"
 
-#include "base/half.h"
 #include "graph/look.h"
 #include "graph/pass.h"
+#include "op/core/host_float.h"
 
 #include <math.h>
 
 enum { X, SCALE, BIAS, MEAN, VARIANCE, INPUTS, CHANNEL = 1 };
-
-/* ---- constants ---- */
-
-static double element(const mp_tensor *t, int64_t i) {
-    const void *at = (const void *)t->data;
-    switch (t->type) {
-    case MP_F64:
-        return ((const double *)at)[i];
-    case MP_F16:
-        return (double)mp_from_f16(((const uint16_t *)at)[i]);
-    case MP_BF16:
-        return (double)mp_from_bf16(((const uint16_t *)at)[i]);
-    default:
-        return (double)((const float *)at)[i];
-    }
-}
 
 static bool is_row(const mp_graph *graph, int32_t value, int64_t length) {
     const mp_tensor *row = mp_graph_constant(graph, value);
@@ -58,20 +42,12 @@ bool mp_is_constant_norm(const mp_graph *graph, const mp_vertex *v) {
 
 /* ---- rewriting ---- */
 
-static void store(const mp_tensor *t, int64_t i, double number) {
-    if (t->type == MP_F64) {
-        ((double *)t->data)[i] = number;
-    } else {
-        ((float *)t->data)[i] = (float)number;
-    }
-}
-
 void mp_constant_norm_at(const mp_graph *graph, const mp_vertex *v, int64_t i, double *factor,
                          double *summand) {
     const double epsilon = (double)mp_node_float(&v->node, "epsilon", 1e-5F);
     double in[INPUTS];
     for (int k = SCALE; k < INPUTS; k++) {
-        in[k] = element(&graph->values[v->in[k]].tensor, i);
+        in[k] = mp_host_float(&graph->values[v->in[k]].tensor, i);
     }
     *factor = in[SCALE] / sqrt(in[VARIANCE] + epsilon);
     *summand = in[BIAS] - in[MEAN] * *factor;
@@ -82,8 +58,8 @@ static void compute(const mp_graph *graph, const mp_vertex *v, int32_t factor, i
     for (int64_t i = 0; i < to->shape.dim[0]; i++) {
         double by = 0, plus = 0;
         mp_constant_norm_at(graph, v, i, &by, &plus);
-        store(to, i, by);
-        store(&graph->values[summand].tensor, i, plus);
+        mp_host_float_put(to, i, by);
+        mp_host_float_put(&graph->values[summand].tensor, i, plus);
     }
 }
 

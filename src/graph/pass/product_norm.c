@@ -11,6 +11,7 @@
 #include "graph/pass.h"
 #include "graph/pass/constant_norm.h"
 #include "graph/pass/rows_back.h"
+#include "op/core/host_float.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -97,18 +98,6 @@ static bool find(const mp_graph *graph, int32_t n, found *out) {
 
 /* ---- rewriting ---- */
 
-static double number_at(const mp_tensor *t, int64_t i) {
-    return t->type == MP_F64 ? ((const double *)t->data)[i] : (double)((const float *)t->data)[i];
-}
-
-static void store(const mp_tensor *t, int64_t i, double number) {
-    if (t->type == MP_F64) {
-        ((double *)t->data)[i] = number;
-    } else {
-        ((float *)t->data)[i] = (float)number;
-    }
-}
-
 static void compute(const mp_graph *graph, const mp_vertex *norm, int32_t from, int32_t matrix,
                     int32_t row) {
     const mp_tensor *b = &graph->values[from].tensor;
@@ -116,10 +105,10 @@ static void compute(const mp_graph *graph, const mp_vertex *norm, int32_t from, 
     for (int64_t i = 0; i < columns; i++) {
         double factor = 0, summand = 0;
         mp_constant_norm_at(graph, norm, i, &factor, &summand);
-        store(&graph->values[row].tensor, i, summand);
+        mp_host_float_put(&graph->values[row].tensor, i, summand);
         for (int64_t k = 0; k < b->shape.dim[0]; k++) {
             const int64_t at = k * columns + i;
-            store(&graph->values[matrix].tensor, at, number_at(b, at) * factor);
+            mp_host_float_put(&graph->values[matrix].tensor, at, mp_host_float(b, at) * factor);
         }
     }
 }

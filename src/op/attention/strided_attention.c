@@ -12,9 +12,9 @@
  * says that the score is divided by number i. With `exact` scores of halves are never rounded to
  * their type: they may be more than it can hold.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/half.h"
 #include "op/attention/heads_part.h"
 #include "op/core/families.h"
+#include "op/core/host_float.h"
 #include "op/move/strided_copy.h"
 
 #include <string.h>
@@ -199,19 +199,6 @@ static mp_status read_sides(const mp_planner *p, sides *s) {
 
 /* ---- the rule ---- */
 
-static double number_of(const mp_tensor *x) {
-    switch (x->type) {
-    case MP_F32:
-        return (double)*(const float *)x->data;
-    case MP_F16:
-        return (double)mp_from_f16(*(const uint16_t *)x->data);
-    case MP_BF16:
-        return (double)mp_from_bf16(*(const uint16_t *)x->data);
-    default:
-        return *(const double *)x->data;
-    }
-}
-
 static mp_status read_scale(const mp_planner *p, double *out) {
     const int64_t divided = mp_node_int(p->node, "divided", 0);
     *out = 1;
@@ -220,7 +207,8 @@ static mp_status read_scale(const mp_planner *p, double *out) {
         if (x == NULL || x->data == 0 || mp_shape_count(&x->shape) != 1) {
             return MP_FAIL(INVALID_ARGUMENT, "scale %d is not one number", i - IN_SCALES);
         }
-        *out = (divided >> (i - IN_SCALES) & 1) != 0 ? *out / number_of(x) : *out * number_of(x);
+        const double by = mp_host_float(x, 0);
+        *out = (divided >> (i - IN_SCALES) & 1) != 0 ? *out / by : *out * by;
     }
     return MP_OK;
 }

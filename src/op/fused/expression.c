@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/fused/expression.h"
 
-#include "base/half.h"
+#include "op/core/host_float.h"
 
 #include <assert.h>
 #include <string.h>
@@ -294,21 +294,10 @@ int mp_expression_zero(mp_expression *e, int reg) {
 
 bool mp_express_known(const mp_expresser *e, int i, float *out) {
     const mp_tensor *in = &e->in[i];
-    uint16_t half = 0;
-    if (in->data == 0 || mp_shape_count(&in->shape) != 1) {
+    const mp_dtypes exact = MP_BIT(MP_F32) | MP_BIT(MP_F16) | MP_BIT(MP_BF16);
+    if (in->data == 0 || mp_shape_count(&in->shape) != 1 || (exact & MP_BIT(in->type)) == 0) {
         return false;
     }
-    const void *at = (const void *)in->data;
-    switch (in->type) {
-    case MP_F32:
-        memcpy(out, at, sizeof *out);
-        return true;
-    case MP_F16:
-    case MP_BF16:
-        memcpy(&half, at, sizeof half);
-        *out = in->type == MP_F16 ? mp_from_f16(half) : mp_from_bf16(half);
-        return true;
-    default:
-        return false;
-    }
+    *out = (float)mp_host_float(in, 0);
+    return true;
 }

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/image/resize_read.h"
 
-#include "base/half.h"
+#include "op/core/host_float.h"
 #include "op/core/host_input.h"
 
 #include <float.h>
@@ -72,19 +72,6 @@ static mp_status read_words(const mp_node *node, bool old_rules, mp_resize *out)
 
 /* ---- numbers ---- */
 
-static float float_at(const mp_tensor *tensor, int i) {
-    switch (tensor->type) {
-    case MP_F64:
-        return (float)((const double *)tensor->data)[i];
-    case MP_F16:
-        return mp_from_f16(((const uint16_t *)tensor->data)[i]);
-    case MP_BF16:
-        return mp_from_bf16(((const uint16_t *)tensor->data)[i]);
-    default:
-        return ((const float *)tensor->data)[i];
-    }
-}
-
 /* Input `i` into `out`, which has room for 2 * MP_RANK_MAX; *count is 0 where it is absent. */
 static mp_status read_floats(const mp_planner *p, int i, const char *what, float *out, int *count) {
     const mp_tensor *tensor = i > 0 ? mp_plan_in(p, i) : NULL;
@@ -99,7 +86,7 @@ static mp_status read_floats(const mp_planner *p, int i, const char *what, float
                        mp_shape_text(&tensor->shape, text));
     }
     for (int k = 0; k < (int)length; k++) {
-        out[k] = float_at(tensor, k);
+        out[k] = (float)mp_host_float(tensor, k);
     }
     *count = (int)length;
     return MP_OK;

@@ -4,9 +4,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/pointwise/pointwise_args.h"
 #include "op/core/families.h"
+#include "op/core/host_float.h"
 #include "op/pointwise/seed.h"
-
-#include <string.h>
 
 /* ---- the steps ---- */
 
@@ -55,16 +54,6 @@ static mp_status check_ratio(float ratio) {
                : MP_FAIL(INVALID_ARGUMENT, "ratio is %g; it must be in [0, 1)", (double)ratio);
 }
 
-static float float_of_half(uint16_t bits) {
-    const int exponent = bits >> 10 & 31;
-    const float mantissa = (float)(bits & 0x3ff);
-    float value = exponent == 0 ? mantissa * 0x1p-24f : (mantissa + 1024) * 0x1p-25f;
-    for (int i = 1; i <= exponent; i++) {
-        value *= 2;
-    }
-    return (bits & 0x8000) != 0 ? -value : value; /* inf comes out above 1, where it is refused */
-}
-
 /* The one value of a float input on the host. */
 static mp_status read_float(const mp_planner *p, int i, float fallback, float *out) {
     const mp_tensor *given = mp_plan_in(p, i);
@@ -77,28 +66,8 @@ static mp_status read_float(const mp_planner *p, int i, float fallback, float *o
         return MP_FAIL(INVALID_ARGUMENT, "ratio of shape %s; one value is needed",
                        mp_shape_text(&given->shape, text));
     }
-    const void *data = (const void *)given->data;
-    uint16_t half = 0;
-    uint32_t bits = 0;
-    double wide = 0;
-    switch (given->type) {
-    case MP_F32:
-        memcpy(out, data, sizeof *out);
-        return MP_OK;
-    case MP_F64:
-        memcpy(&wide, data, sizeof wide);
-        *out = (float)wide;
-        return MP_OK;
-    case MP_F16:
-        memcpy(&half, data, sizeof half);
-        *out = float_of_half(half);
-        return MP_OK;
-    default:
-        memcpy(&half, data, sizeof half);
-        bits = (uint32_t)half << 16;
-        memcpy(out, &bits, sizeof *out);
-        return MP_OK;
-    }
+    *out = (float)mp_host_float(given, 0);
+    return MP_OK;
 }
 
 /* The ratio in input `i`, 0 unless the flag behind it says that the model is being trained. */

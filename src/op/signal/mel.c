@@ -3,9 +3,9 @@
  * would move a triangle.
  * Kernel: signal/mel_weights.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/half.h"
 #include "kernel/signal/signal_args.h"
 #include "op/core/families.h"
+#include "op/core/host_float.h"
 #include "op/core/host_input.h"
 #include "op/core/upload_steps.h"
 
@@ -31,24 +31,11 @@ static mp_status read_int(const mp_planner *p, int i, const char *what, int64_t 
                          (long long)most);
 }
 
-static double number_at(const mp_tensor *tensor) {
-    switch (tensor->type) {
-    case MP_F64:
-        return *(const double *)tensor->data;
-    case MP_F16:
-        return (double)mp_from_f16(*(const uint16_t *)tensor->data);
-    case MP_BF16:
-        return (double)mp_from_bf16(*(const uint16_t *)tensor->data);
-    default:
-        return (double)*(const float *)tensor->data;
-    }
-}
-
 static mp_status read_hertz(const mp_planner *p, int i, const char *what, double *out) {
     if (mp_shape_count(&p->in[i].shape) != 1) {
         return MP_FAIL(INVALID_ARGUMENT, "%s must be one value", what);
     }
-    *out = number_at(&p->in[i]);
+    *out = mp_host_float(&p->in[i], 0);
     return *out >= 0 && *out <= 0x1p40
                ? MP_OK
                : MP_FAIL(INVALID_ARGUMENT, "%s is %g; it must be at least 0 and at most 2^40", what,
