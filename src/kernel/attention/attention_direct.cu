@@ -113,23 +113,7 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, T *shared) {
     if (K_MASKED) {
         K_HOLD(scale);
     }
-    const mma_line line = mma_line_at(args, at, first + lane % K_ROWS);
-    if (lane < K_ROWS) {
-        direct_find(args, at, &line, rows + lane);
-    }
-    const void *const ahead = K_MASKED ? direct_ahead(args, at) : 0;
-    const int32_t tells = rule->lengths != 0; /* which keys there are */
-    if (!tells) {
-        mma_reach(args, at);
-    }
-    __syncthreads(); /* the first set's rows are those of all */
-    k_wait();
-    if (tells) {
-        mma_reach(args, at);
-    }
-    if (ahead != 0) {
-        k_bring_near(ahead);
-    }
+    const mma_line line = direct_begin(args, at, first, K_ROWS, rows);
     from[0] += at->from * args->k_stride[2];
     from[1] += at->from * args->v_stride[2];
     const int32_t length = at->to - at->from;

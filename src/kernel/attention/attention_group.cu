@@ -163,23 +163,7 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
     uint32_t *const shown = (uint32_t *)(void *)(all_rows + K_ROWS);
     const uint32_t place = (uint32_t)__cvta_generic_to_shared(ring);
     g_share share = g_share_of(args, at);
-    const mma_line line = mma_line_at(args, at, first + lane % ROWS);
-    if (lane < ROWS) {
-        direct_find(args, at, &line, rows + lane);
-    }
-    const void *const ahead = K_MASKED ? direct_ahead(args, at) : 0;
-    const int32_t tells = rule->lengths != 0; /* which keys there are */
-    if (!tells) {
-        mma_reach(args, at);
-    }
-    __syncthreads();
-    k_wait();
-    if (tells) {
-        mma_reach(args, at);
-    }
-    if (ahead != 0) {
-        k_bring_near(ahead);
-    }
+    const mma_line line = direct_begin(args, at, first, ROWS, rows);
     const int32_t copies_masks = K_MASKED && args->row_masks == K_ROW_MASKS_COPIED;
     if (copies_masks) {
         at->from -= at->from % PIECE; /* rows see none of these */

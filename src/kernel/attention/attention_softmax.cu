@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention.h"
 #include "kernel/core/block.h"
+#include "kernel/core/index.h"
 
 #if T_DOUBLE
 #define s_block_max k_block_max_f64
@@ -21,21 +22,16 @@ typedef struct s_row {
     int64_t local, line;
 } s_row;
 
-/* a / b, neither negative; nearly always both have 32 bits, which are divided sooner. */
-K_FN int64_t s_divide(int64_t a, int64_t b) {
-    return ((uint64_t)(a | b) >> 32) == 0 ? (int64_t)((uint32_t)a / (uint32_t)b) : a / b;
-}
-
 K_FN s_row s_place(const mp_attention_softmax_args *args, int64_t i) {
     const k_score_rule *rule = &args->rule;
-    const int64_t local_unit = s_divide(i, args->rows);
+    const int64_t local_unit = k_divide_any(i, args->rows);
     const int64_t unit = args->unit_first + local_unit;
     const int64_t row = args->row_first + (i - local_unit * args->rows);
-    const int64_t inner = s_divide(row, rule->rows);
+    const int64_t inner = k_divide_any(row, rule->rows);
     s_row at;
     at.local = i;
     at.line = unit * rule->group * rule->rows + row;
-    at.entry = s_divide(unit, rule->kv_heads);
+    at.entry = k_divide_any(unit, rule->kv_heads);
     at.head = (unit - at.entry * rule->kv_heads) * rule->group + inner;
     at.query = row - inner * rule->rows;
     return at;

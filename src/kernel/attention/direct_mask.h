@@ -5,7 +5,9 @@
 #ifndef MP_KERNEL_DIRECT_MASK_H
 #define MP_KERNEL_DIRECT_MASK_H
 
+#include "kernel/attention/direct.h"
 #include "kernel/attention/mma_mask.h"
+#include "kernel/core/late.h"
 
 typedef struct K_ALIGN(8) direct_pair {
     float x[2];
@@ -35,6 +37,32 @@ K_FN const void *direct_ahead(const mp_attention_args *args, const mma_block *at
     const int64_t place = (int64_t)threadIdx.x * SECTOR;
     from += row * width + (place < keys * width ? place : 0);
     return args->added_keys > 0 && keys > 0 ? from : 0;
+}
+
+/* What a warp does before it asks for keys: it finds the places of its `count` rows, `first` and so
+ * on of the block, which all warps may read then, and waits for the kernel before. Gives the line
+ * of the lane's row. */
+K_FN mma_line direct_begin(const mp_attention_args *args, mma_block *at, int32_t first,
+                           int32_t count, direct_row *rows) {
+    const int32_t lane = (int32_t)threadIdx.x % LANES;
+    const mma_line line = mma_line_at(args, at, first + lane % count);
+    if (lane < count) {
+        direct_find(args, at, &line, rows + lane);
+    }
+    const void *const ahead = K_MASKED ? direct_ahead(args, at) : 0;
+    const int32_t tells = args->rule.lengths != 0; /* which keys there are */
+    if (!tells) {
+        mma_reach(args, at);
+    }
+    __syncthreads();
+    k_wait();
+    if (tells) {
+        mma_reach(args, at);
+    }
+    if (ahead != 0) {
+        k_bring_near(ahead);
+    }
+    return line;
 }
 
 /* Kinds of masks and padding, as they are asked for one after the other: the table of a switch
