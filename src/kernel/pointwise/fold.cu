@@ -14,14 +14,16 @@
 /* Its words are what is loaded: narrow elements would be taken apart at once, and the next load
  * would wait for that. */
 #if K_HOST
+enum { F_WIDTH = 1 };
 typedef T f_word;
 #else
+enum { F_WIDTH = 16 / sizeof(T) };
 typedef uint32_t f_word;
 #endif
-typedef union K_ALIGN(sizeof(T) * P_WIDTH) f_pack {
-    T lane[P_WIDTH];
+typedef union K_ALIGN(sizeof(T) * F_WIDTH) f_pack {
+    T lane[F_WIDTH];
     struct {
-        f_word at[sizeof(T) * P_WIDTH / sizeof(f_word)];
+        f_word at[sizeof(T) * F_WIDTH / sizeof(f_word)];
     } words;
 } f_pack;
 
@@ -49,7 +51,7 @@ K_FN TC f_share(const mp_fold_args *args) {
 /* `inputs` is a constant, so that packs stay in registers. */
 K_FN void f_fold(const mp_fold_args *args, const int inputs) {
     const TC share = f_share(args);
-    const int64_t packs = args->whole ? args->count / P_WIDTH : 0;
+    const int64_t packs = args->whole ? args->count / F_WIDTH : 0;
     K_GRID_LOOP(i, packs) {
         f_pack pack[K_FOLD_INPUTS], made;
         K_UNROLL
@@ -57,7 +59,7 @@ K_FN void f_fold(const mp_fold_args *args, const int inputs) {
             pack[v].words = ((const f_pack *)args->in[v])[i].words;
         }
         K_UNROLL
-        for (int k = 0; k < P_WIDTH; k++) {
+        for (int k = 0; k < F_WIDTH; k++) {
             TC folded = f_first(args, T_load(pack[0].lane[k]), share);
             K_UNROLL
             for (int v = 1; v < inputs; v++) {
@@ -67,7 +69,7 @@ K_FN void f_fold(const mp_fold_args *args, const int inputs) {
         }
         ((f_pack *)args->out)[i].words = made.words;
     }
-    const int64_t done = packs * P_WIDTH;
+    const int64_t done = packs * F_WIDTH;
     K_ONE_COPY
     K_GRID_LOOP(i, args->count - done) {
         TC folded = f_first(args, T_load(((const T *)args->in[0])[done + i]), share);
