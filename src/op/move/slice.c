@@ -5,11 +5,11 @@
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 
-/* All of a tensor, in its own order. */
-static mp_strided whole(mp_ref ref, const mp_shape *shape) {
-    mp_strided side = {.ref = ref};
-    mp_shape_strides(shape, side.stride);
-    return side;
+/* Fills the output, of that shape, with what `source` sees of the input. */
+static mp_status fill_output(mp_planner *p, const mp_shape *shape, const mp_strided *source) {
+    mp_strided target = {.ref = MP_OUT(0)};
+    mp_shape_strides(shape, target.stride);
+    return mp_plan_strided_copy(p, shape, mp_dtype_size(p->in[0].type), source, &target);
 }
 
 /* ---- Transpose ---- */
@@ -44,8 +44,7 @@ static mp_status plan_transpose(mp_planner *p) {
         source.stride[d] = stride[order[d]];
     }
     MP_TRY(mp_plan_output(p, 0, x->type, &shape));
-    const mp_strided target = whole(MP_OUT(0), &shape);
-    return mp_plan_strided_copy(p, &shape, mp_dtype_size(x->type), &source, &target);
+    return fill_output(p, &shape, &source);
 }
 
 /* ---- Expand ---- */
@@ -63,8 +62,7 @@ static mp_status plan_expand(mp_planner *p) {
     MP_TRY(mp_plan_output(p, 0, x->type, &shape));
     mp_strided source = {.ref = MP_IN(0)};
     mp_shape_broadcast_strides(&x->shape, &shape, source.stride);
-    const mp_strided target = whole(MP_OUT(0), &shape);
-    return mp_plan_strided_copy(p, &shape, mp_dtype_size(x->type), &source, &target);
+    return fill_output(p, &shape, &source);
 }
 
 /* ---- Slice ---- */
@@ -152,8 +150,7 @@ static mp_status plan_slice(mp_planner *p) {
         source.offset += s.start[d] * stride[d];
         source.stride[d] = s.out.dim[d] > 1 ? s.step[d] * stride[d] : 0;
     }
-    const mp_strided target = whole(MP_OUT(0), &s.out);
-    return mp_plan_strided_copy(p, &s.out, mp_dtype_size(x->type), &source, &target);
+    return fill_output(p, &s.out, &source);
 }
 
 /* ---- Crop ---- */
@@ -176,7 +173,8 @@ static mp_status plan_crop(mp_planner *p) {
                        mp_shape_text(&x->shape, text), count, scale_count);
     }
     mp_shape shape = x->shape;
-    mp_strided source = whole(MP_IN(0), &x->shape);
+    mp_strided source = {.ref = MP_IN(0)};
+    mp_shape_strides(&x->shape, source.stride);
     for (int k = 0; k < 2; k++) { /* rows, then columns */
         const int64_t dim = x->shape.dim[k + 2];
         const int64_t from = border[1 - k];
@@ -195,8 +193,7 @@ static mp_status plan_crop(mp_planner *p) {
         source.offset += from * source.stride[k + 2];
     }
     MP_TRY(mp_plan_output(p, 0, x->type, &shape));
-    const mp_strided target = whole(MP_OUT(0), &shape);
-    return mp_plan_strided_copy(p, &shape, mp_dtype_size(x->type), &source, &target);
+    return fill_output(p, &shape, &source);
 }
 
 /* ---- the rows ---- */
