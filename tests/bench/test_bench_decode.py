@@ -3,16 +3,12 @@
 is judged."""
 
 import importlib.util
-import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from bench_kit import ROOT, run
 
-ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench"))
 
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -21,13 +17,6 @@ import decoders  # noqa: E402
 import provider  # noqa: E402
 
 WAYS = ("here", "here graph")
-
-
-def run(name, out, *words, **variables):
-    command = [sys.executable, str(ROOT / "bench" / name), "--out", str(out), *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **variables})
-    assert done.returncode == 0, done.stderr
-    return json.loads(out.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")

@@ -1,22 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmarks of compiled models, several devices and several processes run; no time is judged."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def run(name, out, *words, **variables):
-    command = [sys.executable, str(ROOT / "bench" / name), "--out", str(out), *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **variables})
-    assert done.returncode == 0, done.stderr
-    return json.loads(out.read_text(encoding="utf-8"))
+from bench_kit import run
 
 
 def test_compiled_models(tmp_path):
