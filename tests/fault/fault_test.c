@@ -1,11 +1,11 @@
 /* fault_test.c - operators and the pool on a device whose n-th call fails, for each n:
  * the fault is passed on, nothing is lost, and the next run succeeds.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/log.h"
 #include "device/host/host_device.h"
 #include "op/core/kernel_cache.h"
 #include "op/op_test.h"
 #include "pool/pool_handle.h"
+#include "unit/test_log.h"
 
 static float x[64];
 static float w[64];
@@ -74,11 +74,6 @@ static void close_pass(pass *p) {
         p->device->ops->stream_destroy(p->device, p->stream);
     }
     mp_kernel_cache_drop(p->device);
-}
-
-static void no_line(void *context, mp_log_level level, const char *file, int line,
-                    const char *text) {
-    (void)context, (void)level, (void)file, (void)line, (void)text;
 }
 
 static void fail_each_call(mp_device *device, const op_case *c, float want, mp_status status) {

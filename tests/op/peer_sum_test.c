@@ -12,12 +12,10 @@
 #include "device/rank/rank_peers.h"
 #include "kernel/core/peers_args.h"
 #include "op/core/kernel_cache.h"
+#include "unit/test_port.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,17 +64,6 @@ static void run_rank(rank_fn *fn, int rank, int size, int port, const setting *g
         test_fail(__FILE__, __LINE__, "%s", breach);
     }
     _exit(0);
-}
-
-/* A port of this machine that was free a moment ago. */
-static int free_port(void) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof at;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&at, size) == 0);
-    CHECK(getsockname(fd, (struct sockaddr *)&at, &size) == 0);
-    (void)close(fd);
-    return ntohs(at.sin_port);
 }
 
 /* Each rank is a child, and a test of its own. */

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 #include "test_kernels.h"
+#include "test_log.h"
 
-#include "base/log.h"
 #include "device/host/host_device.h"
 #include "device/host/host_lane.h"
 #include "device/math.h"
@@ -25,18 +25,13 @@ typedef struct bench {
     mp_mempool *mempool;
 } bench;
 
-static void swallow(void *context, mp_log_level level, const char *file, int line,
-                    const char *text) {
-    (void)context, (void)level, (void)file, (void)line, (void)text;
-}
-
 static bench open_bench(int mode, uint64_t seed) {
     bench b = {.device = NULL};
     mp_host_config config = {.seed = seed, .memory_bytes = (size_t)16 << 20};
     config.mode = mode == MP_HOST_EAGER      ? MP_HOST_EAGER
                   : mode == MP_HOST_THREADED ? MP_HOST_THREADED
                                              : MP_HOST_ADVERSARIAL;
-    mp_log_set_sink(swallow, NULL); /* breaches are expected here */
+    mp_log_set_sink(no_line, NULL); /* breaches are expected here */
     CHECK_OK(mp__host_device_create(&config, &b.device));
     b.ops = b.device->ops;
     CHECK_OK(b.ops->stream_create(b.device, &b.streams[0]));

@@ -2,35 +2,22 @@
  * when one is missing, dies, does something else, or is nobody they know.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
+#include "test_port.h"
 
 #include "base/clock.h"
 #include "base/half.h"
 #include "device/rank/rank_group.h"
 #include "device/rank/rank_link.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { RANKS = 4, TIMEOUT_MS = 20000, SHORT_MS = 700 };
 
 /* ---- ranks ---- */
-
-/* A port of this machine that was free a moment ago. */
-static int free_port(void) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof at;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&at, size) == 0);
-    CHECK(getsockname(fd, (struct sockaddr *)&at, &size) == 0);
-    (void)close(fd);
-    return ntohs(at.sin_port);
-}
 
 static mp_rank rank_of(int rank, int size, int port, int64_t timeout_ms) {
     mp_rank out = {.rank = rank, .size = size, .port = port, .timeout_ms = timeout_ms};

@@ -2,9 +2,9 @@
  * order, by several threads at once, and where a call fails or there is no pinned memory.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
+#include "test_log.h"
 
 #include "base/helper.h"
-#include "base/log.h"
 #include "device/host/host_device.h"
 #include "device/staging.h"
 
@@ -181,11 +181,6 @@ DEVICE_TEST(large_copies_of_memory_that_is_not_pinned) {
 }
 
 /* ---- faults ---- */
-
-static void no_line(void *context, mp_log_level level, const char *file, int line,
-                    const char *text) {
-    (void)context, (void)level, (void)file, (void)line, (void)text;
-}
 
 /* The nth call fails: either the copy does, or it says that nothing was done. */
 static bool fail_once(subject *s, uint64_t nth, mp_status fault) {
