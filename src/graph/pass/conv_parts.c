@@ -25,16 +25,6 @@ typedef struct match {
 
 /* ---- which ---- */
 
-static bool is_all(const mp_node *node, const char *name, int64_t value) {
-    const mp_attr *list = mp_node_attr(node, name);
-    for (size_t i = 0; list != NULL && i < list->count; i++) {
-        if (list->ints[i] != value) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Constants with their bytes, of a type whose channels come last on a GPU. */
 static bool is_of_pixels(const mp_graph *graph, const mp_vertex *v) {
     if (!mp_vertex_is(v, "Conv") || v->in_count > BIAS + 1 ||
@@ -49,7 +39,7 @@ static bool is_of_pixels(const mp_graph *graph, const mp_vertex *v) {
            (bias == MP_NO_VALUE || (b != NULL && b->data != 0 && b->shape.rank == 1)) &&
            (w->type == MP_F16 || w->type == MP_BF16 ||
             (w->type == MP_F32 && v->node.options.tf32)) &&
-           is_all(&v->node, "pads", 0) && !mp_graph_is_output(graph, v->out[0]);
+           mp_node_ints_are(&v->node, "pads", 0) && !mp_graph_is_output(graph, v->out[0]);
 }
 
 /* Notes a part that only an addition reads. */
