@@ -39,25 +39,39 @@ add_custom_command(
     VERBATIM)
 
 add_library(millpond_kernel STATIC ${kernel_out}/kernel_table.c ${kernel_out}/kernel_table.stamp)
-# Kernel text follows CUDA's rules of arithmetic: a product and a sum are not fused unless asked,
-# integers wrap, and no one reads errno. One text for every type makes some warnings noise (x < 0 of an unsigned x), and
-# the text kept for NVRTC is longer than the strings that C11 promises.
+# Kernel text follows CUDA's rules of arithmetic: a product and a sum are not fused unless asked, integers wrap, and no
+# one reads errno or asks which operations were exact. One text for every type makes some warnings noise (x < 0 of an
+# unsigned x), and the text kept for NVRTC is longer than the strings that C11 promises.
 set(kernel_level -O3) # gcc 12 vectorises at -O3 only
+# Some that trained models spend time in are vectorised in every build: without vectors products of integers take five
+# times as long, functions four times, windows and norms of short rows more than twice. Where the compiler can make two
+# of each function and choose as it is loaded, they are made for AVX2, too; sanitizers are not up to that.
+set(kernel_busy ${kernel_instances})
+list(FILTER kernel_busy INCLUDE REGEX
+     "/(integer_[a-z0-9_]*|quantized_product|resize_nearest_2_b32|\
+(pool_max|pool_mean|attention_(tile|(few|masked|mma|direct)[a-z0-9_]*)|norm_short|softmax_[a-z]*|reduce_(sum|max)|pointwise[12]_[a-z_]*|conv_few_[124]|\
+conv_apart_2|dynamic_quantize|minmax|quantized_lstm)_f32)\\.c$")
+include(CheckCSourceCompiles)
+check_c_source_compiles(
+    "__attribute__((target_clones(\"avx2\", \"default\"), flatten)) int twice(int x) { return x + x; }
+     int main(void) { return twice(0); }" MILLPOND_HAS_CLONES)
+set(kernel_wide -O3)
 if(MILLPOND_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
     set(kernel_level -O0) # there are so many that building them is all that matters
+    set(kernel_wide)
 elseif(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
     set(kernel_level -O1) # compiles in two fifths of the time, and the tests, of small tensors, take no longer
-    # But for some that trained models spend time in: without vectors products of integers take five times as long,
-    # means and maxima of windows and norms of short rows more than twice.
-    set(kernel_busy ${kernel_instances})
-    list(FILTER kernel_busy INCLUDE REGEX
-         "/(integer_[a-z0-9_]*|(pool_max|pool_mean|attention_tile|norm_short)_f32)\\.c$")
-    set_source_files_properties(${kernel_busy} PROPERTIES COMPILE_OPTIONS -O3)
+endif()
+if(MILLPOND_HAS_CLONES AND kernel_wide)
+    list(APPEND kernel_wide -DK_HOST_WIDE)
+endif()
+if(kernel_busy)
+    set_source_files_properties(${kernel_busy} PROPERTIES COMPILE_OPTIONS "${kernel_wide}")
 endif()
 add_library(millpond_kernel_flags INTERFACE)
 target_compile_options(
     millpond_kernel_flags
-    INTERFACE -ffp-contract=off -fno-math-errno -fwrapv -g1 -Wno-conversion -Wno-double-promotion
+    INTERFACE -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv -g1 -Wno-conversion -Wno-double-promotion
               -Wno-type-limits -Wno-overlength-strings
               ${kernel_level})
 # Static libraries, so that link commands stay short; the table refers to every instance. They depend on nothing but the

@@ -33,7 +33,7 @@ RULES = {
     "ep": ["base/", *DEVICE, *POOL, "kernel/kernel_table.h", "op/", "graph/", "ep/", "millpond/"],
 }
 EXTRA = {  # file -> what it may include beside that
-    "kernel/core/prelude.h": ["device/host/host_lane.h"],
+    "kernel/core/prelude.h": ["device/host/host_functions.h", "device/host/host_lane.h"],
     "kernel/kernel_table.h": ["device/device.h"],
 }
 VENDOR = [  # (headers of others, the folder that may include them)
