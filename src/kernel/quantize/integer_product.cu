@@ -3,8 +3,24 @@
  *
  * A block sums a tile at a time: pieces of both sides go to shared memory (integer_tile.h), are
  * multiplied there (integer_sum.h), and on a GPU the next pieces are on their way meanwhile. Zero
- * points are taken off at the end, by the sums of the rows of A and of the columns of B.
+ * points are taken off at the end, by the sums of the rows of A and of the columns of B. The
+ * emulated device goes another way (integer_plain.h).
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/quantize/integer.h"
+
+#if K_HOST
+
+#include "kernel/quantize/integer_plain.h"
+
+K_BLOCK_KERNEL_WITHIN(128, K_INTEGER_LANES, mp_integer_args, args) {
+    K_SHARED(uint32_t, shared);
+    if (threadIdx.x == 0) {
+        plain_all(&args, shared);
+    }
+}
+
+#else
+
 #include "kernel/quantize/integer_sum.h"
 
 /* ---- results ---- */
@@ -76,42 +92,15 @@ K_FN void put_tile(const mp_integer_args *args, const tile *t, int64_t matrix) {
     }
 }
 
-#if !K_HOST
 K_FN void put_sums(const mp_integer_args *args, const tile *t, int64_t matrix, const sums *sum) {
     sums_keep(t, (int32_t)threadIdx.x, sum);
     __syncthreads();
     put_tile(args, t, matrix);
 }
-#endif
 
 #endif
 
 /* ---- summing ---- */
-
-#if K_HOST
-
-K_FN void do_tile(const mp_integer_args *args, const tile *t, int64_t matrix) {
-    K_BLOCK_LOOP(i, GROUPS * TILE * TILE) {
-        t->sum[i] = 0;
-    }
-    for (int64_t first = 0; first < args->k; first += WORDS * 4) {
-        K_BLOCK_LOOP(i, A_PIECES) {
-            const i_four piece = a_ask(args, t, first, (int32_t)i, args->side[0].words);
-            a_keep(args, t, first, (int32_t)i, &piece);
-        }
-        K_BLOCK_LOOP(i, B_PIECES) {
-            const i_four piece = b_ask(args, t, first, (int32_t)i, args->side[1].words);
-            b_keep(args, t, first, (int32_t)i, &piece);
-        }
-        __syncthreads();
-        multiply_tile(t);
-        add_lines(args, t);
-        __syncthreads();
-    }
-    put_tile(args, t, matrix);
-}
-
-#else
 
 enum { A_EACH = A_PIECES / K_INTEGER_LANES, B_EACH = B_PIECES / K_INTEGER_LANES };
 
@@ -180,8 +169,6 @@ K_FN void do_tile(const mp_integer_args *args, const tile *t, int64_t matrix) {
     put_sums(args, t, matrix, &sum);
 }
 
-#endif
-
 /* Without tensor cores a block has lanes for tiles of 64; no plan asks for larger ones then. */
 #if K_WARP_MATRIX || K_TILE <= 64
 #define HAS_LANES 1
@@ -220,3 +207,5 @@ K_BLOCK_KERNEL_WITHIN(128, K_INTEGER_LANES, mp_integer_args, args) {
         __syncthreads();
     }
 }
+
+#endif

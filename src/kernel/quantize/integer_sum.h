@@ -3,9 +3,7 @@
  *
  * From 8.0 on tensor cores make them: eight warps share the tile, two by four, and each holds its
  * sums in registers, in squares of 16 x 8. A GPU before that has a lane multiply four rows by four
- * columns; where tiles are small, GROUPS lanes share the words of one such square. The emulated
- * device has squares, too, and multiplies lines of 16-bit integers, as processors can many at once;
- * it keeps sums where they all end, in shared memory behind the tiles.
+ * columns; where tiles are small, GROUPS lanes share the words of one such square.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_INTEGER_SUM_H
 #define MP_KERNEL_INTEGER_SUM_H
@@ -101,61 +99,9 @@ K_FN void s_line_keep(const tile *t, int32_t lane, int32_t y, const sums *sum) {
 
 #else
 
-enum { SQUARES = ACROSS * ACROSS };
-
-#if K_HOST
-
-/* ---- by lines of 16 bits ---- */
-
-enum { GROUPS = 1, LINE = WORDS * 4 };
-
-K_FN int16_t *wide_of(const tile *t, int side) {
-    return (int16_t *)(void *)(t->sum + TILE * TILE + side * (K_INTEGER_WIDE(TILE) / 2));
-}
-
-K_FN void widen(const tile *t, int side) {
-    const uint32_t *words = side ? t->b : t->a;
-    int16_t *wide = wide_of(t, side);
-    K_BLOCK_LOOP(i, TILE * WORDS) {
-        const uint32_t word = words[t_cell((int32_t)i % WORDS, (int32_t)i / WORDS)];
-        for (int e = 0; e < 4; e++) {
-            wide[i * 4 + e] = (int8_t)(word >> e * 8);
-        }
-    }
-}
-
-K_FN int32_t multiply_lines(const int16_t *a, const int16_t *b) {
-    int32_t sum = 0;
-    for (int k = 0; k < LINE; k++) {
-        sum += a[k] * b[k];
-    }
-    return sum;
-}
-
-K_FN void multiply_square(const tile *t, int32_t square) {
-    const int32_t row = square / ACROSS * SQUARE, column = square % ACROSS * SQUARE;
-    const int16_t *a = wide_of(t, 0) + row * LINE, *b = wide_of(t, 1) + column * LINE;
-    uint32_t *sum = t->sum + row * TILE + column;
-    for (int i = 0; i < SQUARE * SQUARE; i++) {
-        sum[i / SQUARE * TILE + i % SQUARE] +=
-            (uint32_t)multiply_lines(a + i / SQUARE * LINE, b + i % SQUARE * LINE);
-    }
-}
-
-/* What the words hold is there for all. */
-K_FN void multiply_tile(const tile *t) {
-    widen(t, 0);
-    widen(t, 1);
-    __syncthreads();
-    K_BLOCK_LOOP(square, SQUARES) {
-        multiply_square(t, (int32_t)square);
-    }
-}
-
-#else
-
 /* ---- by words ---- */
 
+enum { SQUARES = ACROSS * ACROSS };
 enum { GROUPS = SQUARES < K_INTEGER_LANES ? K_INTEGER_LANES / SQUARES : 1 };
 
 typedef struct sums {
@@ -183,7 +129,6 @@ K_FN void sums_keep(const tile *t, int32_t lane, const sums *sum) {
         place[i / SQUARE * TILE + i % SQUARE] = sum->of[i];
     }
 }
-#endif
 
 K_FN uint32_t sum_at(const tile *t, int32_t i) {
     uint32_t sum = 0;

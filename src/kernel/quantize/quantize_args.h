@@ -17,8 +17,18 @@ enum {
 
 /* Words of four factors each that a tile of so many rows and columns has along k. */
 #define K_INTEGER_DEPTH(tile) ((tile) == 32 ? 32 : 16)
-/* Words in which the emulated device has both sides of a tile as 16-bit integers. */
-#define K_INTEGER_WIDE(tile) (4 * (tile)*K_INTEGER_DEPTH(tile))
+
+/* Of integer_plain.h: what is summed at a time, and its bytes of shared memory. */
+enum {
+    K_INTEGER_PLAIN_ROWS = 256,
+    K_INTEGER_PLAIN_HIGH = 2,
+    K_INTEGER_PLAIN_COLUMNS = 16,
+    K_INTEGER_PLAIN_DEPTH = 512,
+    K_INTEGER_PLAIN_PITCH = K_INTEGER_PLAIN_DEPTH + 16, /* lines in different parts of a cache */
+    K_INTEGER_PLAIN_WORDS =
+        (K_INTEGER_PLAIN_ROWS + 5) * K_INTEGER_PLAIN_COLUMNS + K_INTEGER_PLAIN_ROWS +
+        (K_INTEGER_PLAIN_COLUMNS + K_INTEGER_PLAIN_HIGH) * K_INTEGER_PLAIN_PITCH / 2,
+};
 
 /* What becomes of the sums. */
 enum {

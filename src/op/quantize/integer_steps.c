@@ -52,16 +52,15 @@ static int tile_for(const mp_planner *p, mp_integer_args *args) {
 
 static int words_of_sums(const mp_planner *p, int tile) {
     const int squares = tile * tile / (K_INTEGER_SIDE * K_INTEGER_SIDE);
-    if (p->device->info.arch == 0) {
-        return tile * tile + K_INTEGER_WIDE(tile);
-    }
     return has_tensor_cores(p) ? 0 : MP_MAX(K_INTEGER_LANES / squares, 1) * tile * tile;
 }
 
 static uint32_t shared_bytes(const mp_planner *p, int tile) {
     const int factors = 2 * K_INTEGER_DEPTH(tile) * (tile + 8);
     const int lines = (2 + 3) * tile; /* sums of both sides, corners of windows */
-    return (uint32_t)sizeof(uint32_t) * (uint32_t)(factors + lines + words_of_sums(p, tile));
+    const int words = p->device->info.arch == 0 ? K_INTEGER_PLAIN_WORDS
+                                                : factors + lines + words_of_sums(p, tile);
+    return (uint32_t)sizeof(uint32_t) * (uint32_t)words;
 }
 
 /* Words of a row that can be read at once. */
