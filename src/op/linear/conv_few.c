@@ -8,6 +8,7 @@
 enum {
     DEPTH_MAX = 8192,       /* of a channel's sum: a block goes along it alone */
     PRODUCTS_MAX = 1 << 22, /* beyond, a library has enough to do */
+    EMULATED_MAX = 1 << 14, /* the same on the emulated device, whose lanes find each tap alone */
     CHANNELS_MAX = 1 << 20, /* that enter a group */
     FAR = 1 << 28,          /* two distances, added, are an int32_t */
     TAPS_EACH = 4,          /* of a lane, where lanes suffice */
@@ -49,14 +50,15 @@ static int64_t places_of(const mp_conv *conv) {
     return places;
 }
 
-bool mp_conv_few_takes(const mp_conv *conv) {
+bool mp_conv_few_takes(const mp_planner *p, const mp_conv *conv) {
+    const int64_t most = p->device->info.arch == 0 ? EMULATED_MAX : PRODUCTS_MAX;
     const bool is_kept = conv->type == MP_F32 || conv->type == MP_F16 || conv->type == MP_BF16;
     if (!is_kept || conv->transposed || conv->channels_last || conv->spatial > 2 ||
         conv->activation == MP_ACTIVATION_OTHER || places_of(conv) > K_CONV_FEW || !fits(conv)) {
         return false;
     }
     const int64_t depth = depth_of(conv);
-    return depth <= DEPTH_MAX && conv->out_channels <= PRODUCTS_MAX / (depth * places_of(conv));
+    return depth <= DEPTH_MAX && conv->out_channels <= most / (depth * places_of(conv));
 }
 
 /* ---- its steps ---- */

@@ -6,8 +6,9 @@
 
 #include "op/core/op.h"
 
-/* Whether the kernel computes it: with channels first, any groups, over one dimension or two. */
-bool mp_conv_few_takes(const mp_conv *conv);
+/* Whether the kernel computes it, and sooner than a library on the planner's device: with channels
+ * first, any groups, over one dimension or two. */
+bool mp_conv_few_takes(const mp_planner *p, const mp_conv *conv);
 
 /* The convolution, with its epilogue, whose activation is not MP_ACTIVATION_OTHER. */
 mp_status mp_conv_few_steps(mp_planner *p, const mp_conv *conv,

@@ -361,7 +361,7 @@ static bool are_long_groups(const mp_conv *conv) {
 static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[MP_CONV_OPERANDS]) {
     const bool is_gpu = p->device->info.arch > 0;
     mp_ref own[MP_CONV_OPERANDS];
-    if (mp_conv_few_takes(conv)) {
+    if (mp_conv_few_takes(p, conv)) {
         return mp_conv_few_steps(p, conv, operands);
     }
     if (is_gpu && mp_depthwise_planes_takes(conv)) {

@@ -16,6 +16,8 @@ enum {
     STEP = 16,             /* panels begin at multiples of it */
 };
 
+#define SMALL_WORK 65536.0 /* multiplications */
+
 static bool is_pointwise(const conv_shape *s) {
     for (int i = 0; i < 3; i++) {
         if (s->kernel[i] != 1 || s->stride[i] != 1 || s->pad[i] != 0 || s->in[i] != s->out[i]) {
@@ -116,16 +118,30 @@ static task find_task(const plan *p, int64_t index) {
     return t;
 }
 
-static void finish_task(const plan *p, const task *t, char *sums) {
+/* Sums begin with the channel's bias. */
+static void begin_sums(const plan *p, int64_t channel, char *sums, size_t count) {
+    const host_real *real = p->shape.real;
+    double value;
+    if (p->bias != NULL) {
+        real->load(&value, p->bias + (size_t)channel * real->size, 1, 1);
+    }
+    real->fill(sums, p->bias != NULL ? &value : NULL, count);
+}
+
+static void begin_task(const plan *p, const task *t, char *sums, int64_t pitch) {
+    const int64_t first = t->group * p->shape.group_out + t->channel;
+    for (int64_t i = 0; p->bias != NULL && i < t->channels; i++) {
+        begin_sums(p, first + i, sums + (size_t)(i * pitch) * p->shape.real->real_size,
+                   (size_t)(t->end - t->begin));
+    }
+}
+
+static void finish_task(const plan *p, const task *t, const char *sums, char *y) {
     const conv_shape *s = &p->shape;
     const size_t points = (size_t)(t->end - t->begin);
-    for (int64_t i = 0; i < t->channels; i++) {
-        const int64_t channel = t->group * s->group_out + t->channel + i;
-        char *to = p->y + (size_t)((t->batch * s->conv->out_channels + channel) * s->out_points +
-                                   t->begin) *
-                              s->real->size;
-        char *from = sums != NULL ? sums + (size_t)i * points * s->real->real_size : to;
-        mp__host_conv_finish(s, p->bias, channel, to, from, points);
+    for (int64_t i = 0; !s->real->direct && i < t->channels; i++) {
+        s->real->store(y + (size_t)(i * s->out_points) * s->real->size,
+                       sums + (size_t)i * points * s->real->real_size, points);
     }
 }
 
@@ -149,19 +165,23 @@ static void run_task(plan *p, const task *t) {
     if (!p->pointwise) {
         load_panel(s, x, t->begin, t->end, scratch);
     }
+    char *sums = s->real->direct ? y : scratch + panel_size;
+    const int64_t pitch = s->real->direct ? s->out_points : points;
+    begin_task(p, t, sums, pitch);
     s->real->product(&(host_product){
         .m = t->channels,
         .n = points,
         .k = depth,
         .lda = depth,
         .ldb = p->pointwise ? s->out_points : points,
-        .ldc = s->real->direct ? s->out_points : points,
+        .ldc = pitch,
         .a = p->w + (size_t)(out_channel * depth) * real_size,
         .b = p->pointwise ? x + (size_t)t->begin * real_size : scratch,
-        .c = s->real->direct ? y : scratch + panel_size,
+        .c = sums,
         .alpha = 1.0F,
+        .beta = p->bias != NULL ? 1.0F : 0.0F,
     });
-    finish_task(p, t, s->real->direct ? NULL : scratch + panel_size);
+    finish_task(p, t, sums, y);
 }
 
 static void run_tasks(void *context, size_t begin, size_t end) {
@@ -172,11 +192,22 @@ static void run_tasks(void *context, size_t begin, size_t end) {
     }
 }
 
+/* Whether one thread does it sooner than two. */
+static bool is_small(const conv_shape *s) {
+    const double sums = (double)s->out_points * (double)(s->conv->batch * s->conv->out_channels);
+    return sums * (double)(s->group_in * s->taps) < SMALL_WORK;
+}
+
+/* Tasks that a thread takes at a time. */
+static size_t piece_of(const conv_shape *s, size_t count) {
+    return is_small(s) ? count : 1;
+}
+
 static void choose_panels(plan *p) {
     const conv_shape *s = &p->shape;
     const int64_t column_bytes = s->group_in * s->taps * (int64_t)s->real->real_size;
-    const int64_t wanted = (int64_t)mp_worker_count() * 2;
     const int64_t images = s->conv->batch * s->conv->groups;
+    const int64_t wanted = is_small(s) ? 1 : (int64_t)mp_worker_count() * 2;
     const int64_t fitting = PANEL_BYTES / column_bytes, shared = s->out_points * images / wanted;
     const int64_t points = MP_MIN(fitting, shared) / STEP * STEP;
     p->panel = MP_MAX(points, STEP);
@@ -191,7 +222,8 @@ static void run_panels(plan *p) {
     const mp_conv *conv = p->shape.conv;
     p->pointwise = p->shape.real->direct && is_pointwise(&p->shape);
     choose_panels(p);
-    mp_worker_run((size_t)(conv->batch * conv->groups * p->parts * p->panels), 1, run_tasks, p);
+    const size_t count = (size_t)(conv->batch * conv->groups * p->parts * p->panels);
+    mp_worker_run(count, piece_of(&p->shape, count), run_tasks, p);
 }
 
 /* ---- one input channel a group ---- */
@@ -236,11 +268,13 @@ static void run_plane(plan *p, int64_t index) {
         x = scratch;
         sums = scratch + in_count * real_size;
     }
-    s->real->fill(sums, NULL, out_count);
+    begin_sums(p, out_channel, sums, out_count);
     for (int64_t tap = 0; tap < s->taps; tap++) {
         add_tap(s, x, tap, p->w + (size_t)(out_channel * s->taps + tap) * real_size, sums);
     }
-    mp__host_conv_finish(s, p->bias, out_channel, y, sums, out_count);
+    if (!s->real->direct) {
+        s->real->store(y, sums, out_count);
+    }
 }
 
 static void run_planes(void *context, size_t begin, size_t end) {
@@ -254,7 +288,8 @@ mp_status mp__host_conv_forward(const conv_shape *shape, const char *x, const ch
     plan p = {.shape = *shape, .x = x, .w = w, .bias = bias};
     p.y = y;
     if (p.shape.group_in == 1) {
-        mp_worker_run((size_t)(shape->conv->batch * shape->conv->out_channels), 1, run_planes, &p);
+        const size_t count = (size_t)(shape->conv->batch * shape->conv->out_channels);
+        mp_worker_run(count, piece_of(shape, count), run_planes, &p);
     } else {
         run_panels(&p);
     }
