@@ -49,13 +49,16 @@ set(kernel_level -O3) # gcc 12 vectorises at -O3 only
 set(kernel_busy ${kernel_instances})
 list(FILTER kernel_busy INCLUDE REGEX
      "/(integer_[a-z0-9_]*|quantized_product|resize_nearest_2_b32|\
-(pool_max|pool_mean|attention_(tile|(few|masked|mma|direct)[a-z0-9_]*)|norm_short|softmax_[a-z]*|reduce_(sum|max)|pointwise[12]_[a-z_]*|conv_few_[124]|\
-conv_apart_2|dynamic_quantize|minmax|quantized_lstm)_f32)\\.c$")
+(pool_max|pool_mean|attention_(tile|(few|masked|mma|direct)[a-z0-9_]*)|norm_short|softmax_[a-z]*|\
+reduce_(sum|max)|pointwise[12]_[a-z_]*|conv_few_[124]|conv_apart_2|dynamic_quantize|minmax|quantized_lstm)_f32)\\.c$")
 include(CheckCSourceCompiles)
 check_c_source_compiles(
     "__attribute__((target_clones(\"avx2\", \"default\"), flatten)) int twice(int x) { return x + x; }
      int main(void) { return twice(0); }" MILLPOND_HAS_CLONES)
-set(kernel_wide -O3)
+# A choice that is the same for all elements, such as which Gelu, belongs outside of loops however long they are.
+include(CheckCCompilerFlag)
+check_c_compiler_flag(--param=max-unswitch-insns=500 MILLPOND_HAS_UNSWITCH)
+set(kernel_wide -O3 $<$<BOOL:${MILLPOND_HAS_UNSWITCH}>:--param=max-unswitch-insns=500>)
 if(MILLPOND_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
     set(kernel_level -O0) # there are so many that building them is all that matters
     set(kernel_wide)
