@@ -3,7 +3,8 @@
  * An image and a group become a matrix product: the weights [channels, taps] times the taps of
  * every output point [taps, points]. The second matrix is built a panel of points at a time, small
  * enough for the cache, in the thread's scratch memory; panels are what the workers share. A
- * convolution with one input channel a group is too thin for that and is summed tap by tap.
+ * convolution with one input channel a group, and few output channels, is too thin for that and is
+ * summed tap by tap.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/math/host_conv.h"
 
@@ -14,6 +15,7 @@
 enum {
     PANEL_BYTES = 1 << 20, /* of the matrix built for one panel */
     STEP = 16,             /* panels begin at multiples of it */
+    FILTERS_MIN = 8,       /* of one channel, for which its taps are worth being found once */
 };
 
 #define SMALL_WORK 65536.0 /* multiplications */
@@ -226,7 +228,7 @@ static void run_panels(plan *p) {
     mp_worker_run(count, piece_of(&p->shape, count), run_tasks, p);
 }
 
-/* ---- one input channel a group ---- */
+/* ---- one input channel a group, and few output channels ---- */
 
 static void add_tap(const conv_shape *s, const char *x, int64_t tap, const char *weight,
                     char *sums) {
@@ -287,7 +289,7 @@ mp_status mp__host_conv_forward(const conv_shape *shape, const char *x, const ch
                                 const char *bias, char *y) {
     plan p = {.shape = *shape, .x = x, .w = w, .bias = bias};
     p.y = y;
-    if (p.shape.group_in == 1) {
+    if (p.shape.group_in == 1 && p.shape.group_out < FILTERS_MIN) {
         const size_t count = (size_t)(shape->conv->batch * shape->conv->out_channels);
         mp_worker_run(count, piece_of(shape, count), run_planes, &p);
     } else {
