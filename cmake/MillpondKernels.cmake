@@ -55,10 +55,7 @@ include(CheckCSourceCompiles)
 check_c_source_compiles(
     "__attribute__((target_clones(\"avx2\", \"default\"), flatten)) int twice(int x) { return x + x; }
      int main(void) { return twice(0); }" MILLPOND_HAS_CLONES)
-# A choice that is the same for all elements, such as which Gelu, belongs outside of loops however long they are.
-include(CheckCCompilerFlag)
-check_c_compiler_flag(--param=max-unswitch-insns=500 MILLPOND_HAS_UNSWITCH)
-set(kernel_wide -O3 $<$<BOOL:${MILLPOND_HAS_UNSWITCH}>:--param=max-unswitch-insns=500>)
+set(kernel_wide -O3)
 if(MILLPOND_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
     set(kernel_level -O0) # there are so many that building them is all that matters
     set(kernel_wide)
@@ -68,8 +65,13 @@ endif()
 if(MILLPOND_HAS_CLONES AND kernel_wide)
     list(APPEND kernel_wide -DK_HOST_WIDE)
 endif()
+# A choice that is the same for all elements, such as which Gelu, belongs outside of loops however long they are.
+include(CheckCCompilerFlag)
+check_c_compiler_flag(--param=max-unswitch-insns=500 MILLPOND_HAS_UNSWITCH)
 if(kernel_busy)
-    set_source_files_properties(${kernel_busy} PROPERTIES COMPILE_OPTIONS "${kernel_wide}")
+    set_source_files_properties(
+        ${kernel_busy} PROPERTIES
+        COMPILE_OPTIONS "${kernel_wide};$<$<BOOL:${MILLPOND_HAS_UNSWITCH}>:--param=max-unswitch-insns=500>")
 endif()
 add_library(millpond_kernel_flags INTERFACE)
 target_compile_options(
