@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from nets_kinds import CLASSIFIERS, SEGMENTERS, TRANSFORMERS, VIDEOS
-from nets_written import BUILDS
+from nets_written import BUILDS, FLOATS
 
 ROOT = Path(__file__).resolve().parent.parent
 BOTH, SINGLE, DECODER, PRODUCTS = ("f32", "f16"), ("f32",), ("f16", "q4"), ("f16", "turned", "q4")
@@ -424,7 +424,7 @@ NETS = {
     **{name: (partial(video, name), BOTH) for name in VIDEOS},
     **{name: (partial(first_output, kind, inputs_of(inputs), **config), BOTH)
        for name, kind, inputs, config in TRANSFORMERS},
-    **{name: (build, BOTH) for name, build in BUILDS.items()},
+    **{name: (build, SINGLE if name in FLOATS else BOTH) for name, build in BUILDS.items()},
 }
 
 TEXTS = {"bert_open", "gpt2_open"}  # of networks whose sizes are open these take texts, the others images

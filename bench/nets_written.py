@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Further networks for nets.py, written here: kinds that neither torchvision nor transformers has.
 
-BUILDS gives, by name, what makes a network of torch's and its inputs. torch is needed by these alone.
+BUILDS gives, by name, what makes a network of torch's and its inputs. torch is needed by these alone. Of those of
+FLOATS there is no model in float16 that ONNX Runtime takes: torch exports types that differ, or the CPU provider lacks
+an operator.
 """
 
 
@@ -469,3 +471,4 @@ BUILDS = {"style": style, "larger": larger, "dense_larger": dense_larger, "gener
           "mixer": mixer, "conv_mixer": conv_mixer, "translator": translator, "decoded_image": decoded_image,
           "volume": volume, "graph": graph, "flow": flow, "pyramid": pyramid, "weather": weather,
           "forecast": forecast, "boxes": boxes}
+FLOATS = ("graph", "translator")

@@ -1,10 +1,10 @@
 /* main.c - compile_kernels ARCH FOLDER [TEXT]: compiles every kernel there is, or those with TEXT
  * in their names, into machine code for ARCH (90 for compute capability 9.0), on all cores. What
  * hardly a model has is left to be compiled when it is needed: double precision, a ninth of the
- * code, attention over paged caches and blocks, a fifteenth, mixtures of experts, the largest or
- * least of several inputs. So is what no plan takes there: before 8.0 bfloat16, which is computed
- * in float, products of rows of bytes and convolutions by tensor cores, and but for 9.0 what its
- * groups of warps multiply.
+ * code, attention over paged caches and blocks, a fifteenth, integers of 16 bits and longer ones
+ * without a sign, mixtures of experts, the largest or least of several inputs. So is what no plan
+ * takes there: before 8.0 bfloat16, which is computed in float, products of rows of bytes and
+ * convolutions by tensor cores, and but for 9.0 what its groups of warps multiply.
  *
  * Each becomes FOLDER/<key>.cubin, by the key that src/device/cuda/cuda_ready.h looks for. A file
  * that is there is not made again. tools/ready_kernels.py calls this and packs the files. Needs
@@ -92,9 +92,17 @@ static bool has_any(const char *name, const char *const *words, size_t count) {
 
 static bool is_wanted(const mp_kernel_image *image, const task *work) {
     enum { NEWER = 80, GROUPS = 90 };
-    static const char *const rare[] = {
-        "_f64", "attention_blocks_", "attention_chosen_", "attention_paged_",
-        "moe_", "fold_max_",         "fold_min_"};
+    static const char *const rare[] = {"_f64",
+                                       "_i16",
+                                       "_u16",
+                                       "_u32",
+                                       "_u64",
+                                       "attention_blocks_",
+                                       "attention_chosen_",
+                                       "attention_paged_",
+                                       "moe_",
+                                       "fold_max_",
+                                       "fold_min_"};
     static const char *const newer[] = {"_bf16", "integer_rows_", "conv_groups_", "conv_stem_"};
     static const char *const groups[] = {"_wgmma_", "attention_group_", "attention_turns_"};
     const char *name = image->name;
