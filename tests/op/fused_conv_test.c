@@ -385,6 +385,38 @@ DEVICE_TEST(fused_conv_of_few_channels) {
     device->info.arch = arch;
 }
 
+/* Lines of single channels with channels last: several tiles of one, several lines in a tile, also
+ * those that dilation makes of one; windows in parts, longer than a line and away from it; and what
+ * the kernel for lines leaves: strides, few channels, few neighbours. */
+static const geometry single_lines[] = {
+    {2, 40, 40, 40, {1, 300}, {1, 31}, {1, 1}, {1, 1}, {0, 15}, {0, 15}},
+    {1, 17, 17, 17, {1, 50}, {1, 4}, {1, 1}, {1, 1}, {0, 3}, {0, 0}},
+    {5, 32, 32, 32, {1, 9}, {1, 2}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {3, 32, 32, 32, {1, 90}, {1, 3}, {1, 1}, {1, 5}, {0, 5}, {0, 5}},
+    {1, 20, 20, 20, {1, 12}, {1, 70}, {1, 1}, {1, 1}, {0, 40}, {0, 40}},
+    {2, 16, 16, 16, {1, 64}, {1, 7}, {1, 1}, {1, 2}, {0, 20}, {0, 1}},
+    {1, 18, 18, 18, {1, 1400}, {1, 3}, {1, 1}, {1, 150}, {0, 150}, {0, 150}},
+    {1, 68, 68, 68, {1, 140}, {1, 129}, {1, 1}, {1, 1}, {0, 64}, {0, 64}},
+    {1, 24, 24, 24, {1, 33}, {1, 64}, {1, 1}, {1, 1}, {0, 63}, {0, 0}},
+    {1, 16, 16, 16, {1, 40}, {1, 5}, {1, 1}, {1, 1}, {0, 30}, {0, 30}},
+    {1, 16, 16, 16, {1, 60}, {1, 13}, {1, 2}, {1, 1}, {0, 6}, {0, 6}},
+    {2, 12, 12, 12, {1, 60}, {1, 13}, {1, 1}, {1, 1}, {0, 6}, {0, 6}},
+    {2, 16, 16, 16, {1, 60}, {1, 3}, {1, 1}, {1, 16}, {0, 16}, {0, 16}},
+};
+
+DEVICE_TEST(fused_conv_of_single_lines) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(single_lines) * MP_COUNT_OF(types); i++) {
+        setting s = tails[(i + test_seed()) % MP_COUNT_OF(tails)];
+        s.line = true;
+        s.last = true;
+        s.constant = i % 2 == 0;
+        s.type = types[i % MP_COUNT_OF(types)];
+        s.skew = i % 7 == 0 ? 8 : 0;
+        check(device, &single_lines[i / MP_COUNT_OF(types)], &s);
+    }
+}
+
 /* Up to eight outputs of a channel, those of all images, have a kernel of their own. */
 static const geometry few[] = {
     {1, 3, 5, 1, {1, 640}, {1, 256}, {1, 128}, {1, 1}, {0, 0}, {0, 0}},

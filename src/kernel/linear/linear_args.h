@@ -192,6 +192,40 @@ typedef struct mp_depthwise_args {
     k_divider by_packs, by_tiles, by_lines;
 } mp_depthwise_args;
 
+/* What a block of depthwise_line.cu makes: strips of pixels of some channels, a lane one strip of a
+ * pair of channels. */
+enum {
+    K_LINE_STRIP = 16,
+    K_LINE_STRIPS_LOG = 3,
+    K_LINE_CHANNELS = 32,
+    K_LINE_PAIR = 2,
+    K_LINE_PAIRS = K_LINE_CHANNELS / K_LINE_PAIR,
+    K_LINE_LANES = K_LINE_PAIRS << K_LINE_STRIPS_LOG,
+};
+/* Rows of channels that it holds: the bias, `taps` taps, and what the strips need, which are dealt
+ * to as many lines as have 2^strips_log of them. */
+#define K_LINE_ROWS(taps, strips_log) ((K_LINE_STRIP << (strips_log)) + (taps)-1)
+#define K_LINE_HELD(taps, strips_log) \
+    (1 + (taps) + (K_LINE_ROWS(taps, strips_log) << (K_LINE_STRIPS_LOG - (strips_log))))
+
+/* y[n][pixel][c] = activation(sum of x[n][..][c] w[tap][c], + bias[c], + residual). Of pixels that
+ * share taps each is `dilation` behind the one before; they are taken for a line of their own. */
+typedef struct mp_depthwise_line_args {
+    const void *x, *w, *bias, *residual; /* the last two may be NULL */
+    void *y;
+    int64_t count; /* blocks' shares, below 2^31 */
+    int32_t channels, in, out, taps, dilation, pad;
+    int32_t classes;      /* lines that an image consists of */
+    int32_t lines;        /* of all images */
+    int32_t tiles, packs; /* what a line is dealt in, and its channels */
+    int32_t strips_log;   /* of a tile */
+    int32_t held_taps;    /* that are held at once */
+    int32_t aligned;      /* all rows of channels begin at multiples of a pack */
+    int32_t activation;
+    float alpha, beta;
+    k_divider by_packs, by_tiles, by_classes;
+} mp_depthwise_line_args;
+
 /* What a block of depthwise_planes.cu holds: of each plane in_rows rows, then of each its taps and
  * its bias. */
 enum {

@@ -5,6 +5,7 @@
 
 #include "kernel/linear/linear_args.h"
 #include "op/core/channels.h"
+#include "op/linear/depthwise_line.h"
 
 static_assert((int)K_ACTIVATE_SWISH == (int)MP_ACTIVATION_SWISH &&
                   (int)K_ACTIVATE_RELU == (int)MP_ACTIVATION_RELU &&
@@ -130,6 +131,9 @@ mp_status mp_depthwise_steps(mp_planner *p, const mp_conv *conv,
                              const mp_ref operands[MP_CONV_OPERANDS]) {
     const mp_kernel *kernel = NULL;
     int64_t units = 0; /* of an image */
+    if (mp_depthwise_line_takes(conv)) {
+        return mp_depthwise_line_steps(p, conv, operands);
+    }
     if (!fits_int(conv)) {
         return MP_FAIL(UNSUPPORTED, "sizes of 2^29 or more are not supported with channels last");
     }
