@@ -417,6 +417,34 @@ DEVICE_TEST(fused_conv_of_single_lines) {
     }
 }
 
+/* The same with channels first, long ones: in several tiles, away from the line, pictures of a row,
+ * windows that are whole fours, and one more or less; and what a library has. */
+static const geometry long_lines[] = {
+    {2, 1, 1, 1, {1, 4000}, {1, 31}, {1, 1}, {1, 1}, {0, 15}, {0, 15}},
+    {1, 2, 2, 2, {1, 2051}, {1, 4}, {1, 1}, {1, 1}, {0, 3}, {0, 0}},
+    {2, 2, 2, 2, {1, 300}, {1, 2}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {1, 2, 2, 2, {1, 257}, {1, 33}, {1, 1}, {1, 1}, {0, 16}, {0, 16}},
+    {1, 2, 2, 2, {1, 20}, {1, 256}, {1, 1}, {1, 1}, {0, 300}, {0, 200}},
+    {1, 1, 1, 1, {1, 2200}, {1, 130}, {1, 1}, {1, 1}, {0, 0}, {0, 140}},
+    {1, 2, 2, 2, {1, 900}, {1, 3}, {1, 1}, {1, 4}, {0, 4}, {0, 4}},
+    {1, 2, 2, 2, {1, 900}, {1, 3}, {1, 2}, {1, 1}, {0, 1}, {0, 1}},
+};
+
+DEVICE_TEST(fused_conv_of_long_lines) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    const int arch = device->info.arch;
+    device->info.arch = arch > 0 ? arch : 90; /* as on a GPU: the kernel is chosen there */
+    for (size_t i = 0; i < MP_COUNT_OF(long_lines) * MP_COUNT_OF(types); i++) {
+        setting s = tails[(i + test_seed()) % MP_COUNT_OF(tails)];
+        s.line = i % 4 != 0;
+        s.constant = i % 2 == 0;
+        s.type = types[i % MP_COUNT_OF(types)];
+        s.skew = i % 7 == 0 ? 8 : 0;
+        check(device, &long_lines[i / MP_COUNT_OF(types)], &s);
+    }
+    device->info.arch = arch;
+}
+
 /* Up to eight outputs of a channel, those of all images, have a kernel of their own. */
 static const geometry few[] = {
     {1, 3, 5, 1, {1, 640}, {1, 256}, {1, 128}, {1, 1}, {0, 0}, {0, 0}},

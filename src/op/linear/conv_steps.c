@@ -12,6 +12,7 @@
 #include "op/linear/conv_stem.h"
 #include "op/linear/depthwise.h"
 #include "op/linear/depthwise_planes.h"
+#include "op/linear/depthwise_strip.h"
 #include "op/linear/depthwise_volume.h"
 #include "op/linear/epilogue_steps.h"
 #include "op/linear/few_rows.h"
@@ -363,6 +364,10 @@ static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[
     mp_ref own[MP_CONV_OPERANDS];
     if (mp_conv_few_takes(p, conv)) {
         return mp_conv_few_steps(p, conv, operands);
+    }
+    if (is_gpu && mp_depthwise_strip_takes(conv)) {
+        leave_other(conv, operands, own);
+        return mp_depthwise_strip_steps(p, conv, own);
     }
     if (is_gpu && mp_depthwise_planes_takes(conv)) {
         leave_other(conv, operands, own);
