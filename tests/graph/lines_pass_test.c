@@ -71,6 +71,24 @@ TEST(graph_pass_lines_group_norm) {
           5);
 }
 
+/* The activation behind, which nobody else reads in front of. */
+TEST(graph_pass_lines_group_norm_activation) {
+    check("+channels_last",
+          LINE "const s f32[6]\nconst b f32[6]\na = Conv-11 (x, w) \"a\"\n"
+               "c = InstanceNormalization-6 (a, s, b) \"c\" epsilon=0.25f\n"
+               "d = Relu-14 (c) \"d\"\n"
+               "e = GroupNormalization-21 (d, s, b) \"e\" epsilon=0.5f num_groups=3\n"
+               "f = Sigmoid-13 (e) \"f\"\ny = Mul-14 (e, f) \"y\"\noutput y\n",
+          LINE "const s f32[6]\nconst b f32[6]\nx#10 = Transpose-13 (x) \"x\" perm=[0,2,1]\n"
+               "a#11 = com.ms.internal.nhwc.Conv-11 (x#10, w) \"a\"\n"
+               "d#12 = millpond.GroupNorm-1 (a#11, s, b) \"c+d\" epsilon=0.25f groups=6 "
+               "activation=2\n"
+               "y#13 = millpond.GroupNorm-1 (d#12, s, b) \"e+f+y\" epsilon=0.5f groups=3 "
+               "activation=1\n"
+               "y = Transpose-13 (y#13) \"y\" perm=[0,2,1]\noutput y\n",
+          6);
+}
+
 /* Heads of a line, and a line of heads. */
 TEST(graph_pass_lines_of_heads) {
     check("+channels_last",

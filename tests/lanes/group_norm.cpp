@@ -79,7 +79,7 @@ void check_norm(const Norm &n) {
     const int32_t width = args.across * PACK;
     args.spans = width % args.each == 0 ? 1 : (args.each + width - 2) / width + 1;
     args.skip_step = n.channels;
-    args.swish = 1;
+    args.activation = K_GROUP_NORM_SWISH;
     args.epsilon = 1e-5F;
     args.by_each = divider((uint32_t)args.each);
     args.by_width = divider((uint32_t)width);

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
+#include "graph/pass/silu.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -68,12 +69,6 @@ static bool bound_of(const mp_graph *graph, const mp_vertex *v, int i, const cha
     return known;
 }
 
-static bool is_silu(const mp_vertex *v) {
-    const mp_op *quick = mp_op_find("com.microsoft", "QuickGelu", 1);
-    return (mp_vertex_is(v, "Swish") && mp_node_float(&v->node, "alpha", 1) == 1) ||
-           (v->node.op == quick && mp_node_float(&v->node, "alpha", 1.702F) == 1);
-}
-
 /* Its parameters; false where it is none that is known. */
 static bool read_activation(const mp_graph *graph, const mp_vertex *v, tail *t) {
     static const char *const plain[] = {"Relu", "Sigmoid", "Tanh", "HardSwish"};
@@ -101,7 +96,7 @@ static bool read_activation(const mp_graph *graph, const mp_vertex *v, tail *t) 
         return bound_of(graph, v, 1, "min", -INFINITY, &t->params[0]) &&
                bound_of(graph, v, 2, "max", INFINITY, &t->params[1]);
     }
-    if (is_silu(v)) {
+    if (mp_is_silu(v)) {
         t->activation = "Silu";
         return true;
     }

@@ -1,7 +1,7 @@
 /* group_apply.cu - each channel minus the mean of its group, over its deviation, times scale, plus
- * bias, and perhaps times its sigmoid. Each block puts together what is known of its groups in each
- * slice, while its first pixels are on their way. A lane keeps what its channels need and goes
- * along the pixels. Bound by memory; `out` may be x.
+ * bias, and perhaps times its sigmoid or no less than 0. Each block puts together what is known of
+ * its groups in each slice, while its first pixels are on their way. A lane keeps what its channels
+ * need and goes along the pixels. Bound by memory; `out` may be x.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/group_norm.h"
 
@@ -174,11 +174,17 @@ K_FN TC g_swish(TC x) {
     return x * ((x < (TC)0 ? e : (TC)1) * p_inverse((TC)1 + e));
 }
 
+K_FN TC g_active(int32_t activation, TC x) {
+    return activation == K_GROUP_NORM_SWISH               ? g_swish(x)
+           : activation == K_GROUP_NORM_RELU && x < (TC)0 ? (TC)0
+                                                          : x; /* so NaN stays */
+}
+
 K_FN g_pack g_made(const mp_group_norm_args *args, const g_affine *a, g_pack x) {
     K_UNROLL
     for (int k = 0; k < PACK; k++) {
         const TC value = (T_load(x.at[k]) - a->mean[k]) * a->scale[k] + a->bias[k];
-        x.at[k] = T_store(args->swish ? g_swish(value) : value);
+        x.at[k] = T_store(g_active(args->activation, value));
     }
     return x;
 }

@@ -119,6 +119,7 @@ typedef struct mp_mask_index_args {
 /* A tensor [batch][pixels][channels], whose channels are brought to mean 0 and deviation 1 in
  * groups of neighbours, each over all pixels. Pixels are dealt to blocks in slices, and channels in
  * chunks of as many packs as there are lanes. */
+enum { K_GROUP_NORM_PLAIN, K_GROUP_NORM_SWISH, K_GROUP_NORM_RELU };
 typedef struct mp_group_norm_args {
     const void *x;
     const void *skip;         /* NULL, or what is added: as x, or [batch][channels] */
@@ -135,7 +136,7 @@ typedef struct mp_group_norm_args {
     int32_t spans;         /* chunks that a group may have a part in */
     int32_t across, lines; /* packs of a chunk; pixels that a block takes at once */
     int32_t skip_step;     /* from one pixel of skip to the next, in elements: 0 repeats */
-    int32_t swish;
+    int32_t activation;    /* a K_GROUP_NORM_ */
     float epsilon;
     k_divider by_each, by_width; /* by channels of a group, and of a chunk */
 } mp_group_norm_args;

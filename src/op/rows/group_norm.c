@@ -1,4 +1,5 @@
-/* group_norm.c - GroupNorm and SkipGroupNorm of com.microsoft, with an activation behind. With
+/* group_norm.c - GroupNorm and SkipGroupNorm of com.microsoft, with an activation behind, and a
+ * GroupNorm that passes put in the place of others, which may have a Relu behind. With
  * channels last there are two kernels for it: what is known of each group in each slice of pixels,
  * then the result. With channels first groups are rows.
  * Kernels: rows/group_apply.cu, rows/group_stats.cu.
@@ -9,7 +10,8 @@
 
 typedef struct group_norm {
     mp_shape shape; /* of X */
-    bool last, swish, skips;
+    bool last, skips;
+    int32_t activation; /* a K_GROUP_NORM_ */
     int64_t groups, batch, channels, pixels;
     mp_ref sum; /* what is normalised: X, or the sum */
 } group_norm;
@@ -45,20 +47,22 @@ static mp_status check_skip(const mp_planner *p, const group_norm *g, bool *repe
 
 static mp_status read_group_norm(const mp_planner *p, group_norm *g) {
     const int64_t activation = mp_node_int(p->node, "activation", 0);
+    const int64_t most = mp_op_is_own(p->node->op) ? K_GROUP_NORM_RELU : K_GROUP_NORM_SWISH;
     const bool *skips = p->node->op->detail;
     const int rank = p->in[0].shape.rank;
     *g = (group_norm){.shape = p->in[0].shape,
                       .last = mp_node_int(p->node, "channels_last", 1) != 0,
-                      .swish = activation == 1,
+                      .activation = (int32_t)activation,
                       .skips = *skips,
                       .groups = mp_node_int(p->node, "groups", 0),
                       .sum = MP_IN(0)};
-    if (rank < 3 || activation < 0 || activation > 1) {
+    if (rank < 3 || activation < 0 || activation > most) {
         char text[MP_SHAPE_TEXT];
-        return MP_FAIL(INVALID_ARGUMENT,
-                       "X of shape %s and activation %lld; 3 dimensions or more, and 0 or 1, are "
-                       "needed",
-                       mp_shape_text(&g->shape, text), (long long)activation);
+        return MP_FAIL(
+            INVALID_ARGUMENT,
+            "X of shape %s and activation %lld; 3 dimensions or more, and 0 to %lld, are "
+            "needed",
+            mp_shape_text(&g->shape, text), (long long)activation, (long long)most);
     }
     g->batch = g->shape.dim[0];
     g->channels = g->shape.dim[g->last ? rank - 1 : 1];
@@ -152,7 +156,7 @@ static mp_status plan_last(mp_planner *p, const group_norm *g, bool repeated) {
                                .groups = (int32_t)g->groups,
                                .skip_step = repeated ? 0 : (int32_t)g->channels,
                                .epsilon = mp_node_float(p->node, "epsilon", 1e-5f),
-                               .swish = g->swish};
+                               .activation = g->activation};
     group_refs refs = {.x = MP_IN(0),
                        .skip = g->skips ? MP_IN(3) : MP_NOWHERE,
                        .add = g->skips && mp_plan_in(p, 4) != NULL ? MP_IN(4) : MP_NOWHERE,
@@ -192,13 +196,14 @@ static mp_status add_skip(mp_planner *p, const group_norm *g) {
 
 /* out = x as another type, or its activation. */
 static mp_status convert(mp_planner *p, mp_ref x, mp_dtype from, mp_ref out, mp_dtype to,
-                         int64_t count, bool swish) {
+                         int64_t count, int32_t activation) {
+    static const char *const functions[] = {NULL, "swish", "relu"};
     const mp_shape shape = {.rank = 1, .dim = {count}};
     const mp_operand in = {x, &shape};
     mp_expression e = {.input_count = 0};
     int value = mp_expression_input(&e, from);
-    if (swish) {
-        value = mp_expression_function(&e, "swish", value, MP_NO_REGISTER, 1, 0);
+    if (functions[activation] != NULL) {
+        value = mp_expression_function(&e, functions[activation], value, MP_NO_REGISTER, 1, 0);
     }
     if (from != to) {
         value = mp_expression_cast(&e, value, to);
@@ -216,7 +221,7 @@ static mp_status vector_as(mp_planner *p, int i, mp_dtype type, mp_ref *out) {
         return MP_OK;
     }
     MP_TRY(mp_plan_scratch_of(p, count, type, out));
-    return convert(p, MP_IN(i), given->type, *out, type, count, false);
+    return convert(p, MP_IN(i), given->type, *out, type, count, K_GROUP_NORM_PLAIN);
 }
 
 /* The norm gives the wider type of X and gamma. */
@@ -242,8 +247,9 @@ static mp_status plan_first(mp_planner *p, const group_norm *g) {
         MP_TRY(mp_plan_scratch_of(p, count, wide, &n.out));
     }
     MP_TRY(mp_plan_norm(p, &n));
-    return wide != type || g->swish ? convert(p, n.out, wide, MP_OUT(0), type, count, g->swish)
-                                    : MP_OK;
+    return wide != type || g->activation != K_GROUP_NORM_PLAIN
+               ? convert(p, n.out, wide, MP_OUT(0), type, count, g->activation)
+               : MP_OK;
 }
 
 static mp_status plan_group_norm(mp_planner *p) {
@@ -277,16 +283,17 @@ static const mp_attr_def group_attrs[] = {{"activation", MP_ATTR_INT},
 static const bool alone = false, with_skip = true;
 
 enum { TYPES = 1u << MP_F32 | 1u << MP_F16 };
-#define ROW(op_name, which)                                                                   \
+#define ROW(domain_, op_name, which)                                                          \
     {                                                                                         \
-        .domain = "com.microsoft", .name = (op_name), .since = 1, .until = 1,                 \
+        .domain = (domain_), .name = (op_name), .since = 1, .until = 1,                       \
         .types = {{"T", TYPES}, {"M", TYPES}}, .attrs = group_attrs, .plan = plan_group_norm, \
         .detail = &(which)                                                                    \
     }
 
 static const mp_op ops[] = {
-    ROW("GroupNorm", alone),
-    ROW("SkipGroupNorm", with_skip),
+    ROW("com.microsoft", "GroupNorm", alone),
+    ROW("com.microsoft", "SkipGroupNorm", with_skip),
+    ROW(MP_OWN_DOMAIN, "GroupNorm", alone),
 };
 
 const mp_op_family mp__family_group_norm = {"group_norm", ops, MP_COUNT_OF(ops)};
