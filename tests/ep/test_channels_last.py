@@ -34,6 +34,8 @@ CASES = {
     "channel": ([node("Mul", "k c")], {"k": CHANNEL}),
     "row": ([node("Add", "c k")], {"k": ROW}),
     "number of rank 5": ([node("Add", "c k")], {"k": NUMBER}),
+    "image": ([node("Mul", "k c", "d"), node("Add", "d l")],
+              {"k": values(1, CHANNELS, 5, 6), "l": values(5, 6)}),
     "residual": ([node("Relu", "c", "r"), node("Add", "r c", "s"), node("Sigmoid", "s")], {}),
     "prelu": ([node("PRelu", "c k")], {"k": CHANNEL}),
     "where": ([node("Greater", "c z", "b"), node("Where", "b c k")], {"z": np.float32(0), "k": CHANNEL}),
@@ -49,10 +51,21 @@ CASES = {
     "transposed": ([node("ConvTranspose", "c k", strides=[2, 2])], {"k": values(CHANNELS, 3, 2, 2)}),
     "pool": ([node("MaxPool", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)], {}),
     "norm": ([node("BatchNormalization", " ".join(["c", *OF_CHANNELS]))], OF_CHANNELS),
+    "norm of each": ([node("InstanceNormalization", "c scale shift", "d"), node("Relu", "d")],
+                     {"scale": OF_CHANNELS["scale"], "shift": OF_CHANNELS["shift"]}),
+    "norm of each and a gate": (
+        [node("InstanceNormalization", "c scale shift", "d"), node("Sigmoid", "d", "e"), node("Mul", "d e")],
+        {"scale": OF_CHANNELS["scale"], "shift": OF_CHANNELS["shift"]},
+    ),
     "neighbours": ([node("LRN", size=3)], {}),
     "blocks": ([node("DepthToSpace", blocksize=2, mode="CRD")], {}),
     "parts": ([node("Split", "c", "p q", axis=-3, num_outputs=2), node("Sub", "p q")], {}),
     "both": ([node("Concat", "c c", axis=-3)], {}),
+    "beside a constant": ([node("Concat", "k c", axis=0)], {"k": values(2, CHANNELS, 5, 6)}),
+    "beside one channel": (
+        [node("ReduceMax", "x axes", "m", keepdims=1), node("Concat", "m c", "d", axis=1), node("Conv", "d k")],
+        {"axes": np.array([1]), "k": values(3, CHANNELS + 1, 2, 2)},
+    ),
     "along lines": ([node("Concat", "c c", axis=3)], {}),
     "scales": ([node("Resize", "c  k")], {"k": np.array([1, 1, 2, 3], np.float32)}),
     "sizes": ([node("Resize", "c   k", axes=[2, 3])], {"k": np.array([7, 9])}),
@@ -86,6 +99,34 @@ def test_result_is_that_of_the_cpu(case, known, batch):
     for _ in range(ROUNDS):
         # sums of 36 products in another order
         np.testing.assert_allclose(ours.run(None, feed)[0], expected, rtol=2e-5, atol=2e-5, strict=True)
+
+
+TRANSPOSED = {"overlapping": {"strides": [2, 2], "pads": [1, 1, 1, 1]}, "apart": {"strides": [3, 4]},
+              "with an edge": {"strides": [2, 3], "output_padding": [1, 2]}, "gaps": {"dilations": [2, 1]},
+              "groups": {"group": 2}}
+
+
+@pytest.mark.parametrize("batch", [0, 1, 3])
+@pytest.mark.parametrize("size", [1, 5])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("case", TRANSPOSED)
+def test_transposed_convolutions_begin(case, biased, size, batch):
+    """From single pixels, which are one product, and from images."""
+    bias = {"b": values(3 * TRANSPOSED[case].get("group", 1))} if biased else {}
+    constants = {"w": values(4, 3, 3, 4), **bias, "v": values(3 * TRANSPOSED[case].get("group", 1), 2, 3, 3)}
+    nodes = [node("ConvTranspose", " ".join(["x", "w", *bias]), "c", **TRANSPOSED[case]), node("Relu", "c", "r"),
+             node("ConvTranspose", "r v", strides=[2, 2])]
+    model = small_models.model(nodes, {"x": ["n", 4, size, size]}, {"y": None}, constants)
+    feed = {"x": values(batch, 4, size, size)}
+    options = provider.session_options()
+    _ort_islands.ask(options)
+    ours = provider.session(model, provider_options={"use_tf32": "0"}, options=options)
+    expected = ort.InferenceSession(model, op_model.cpu_options(), [provider.CPU]).run(None, feed)[0]
+    for _ in range(ROUNDS):
+        np.testing.assert_allclose(ours.run(None, feed)[0], expected, rtol=2e-5, atol=2e-5, strict=True)
+    (island,) = _ort_islands.islands_of(ours)["islands"]
+    steps = [step["op"] for program in island["programs"] for step in program["steps"]]
+    assert steps.count("Transpose") <= 2
 
 
 PATCHES = {"biased": {"strides": [10, 16]}, "valid": {"strides": [10, 16], "auto_pad": "VALID"},

@@ -45,6 +45,24 @@ TEST(graph_pass_conv_epilogue) {
                      "y = Exp-13 (c)\noutput y\n");
 }
 
+/* The bias of a transposed convolution goes to what follows. */
+TEST(graph_pass_transposed_bias) {
+    check(NULL,
+          "input x f32[?,2,?,?]\nconst w f32[2,3,3,3]\nconst b f32[3] = 1 2 3\n"
+          "c = ConvTranspose-11 (x, w, b) \"c\" strides=[2,2]\ny = Relu-14 (c) \"y\"\noutput y\n",
+          "input x f32[?,2,?,?]\nconst w f32[2,3,3,3]\nconst b#6 f32[3,1,1] = 1 2 3\n"
+          "c#5 = ConvTranspose-11 (x, w) \"c\" strides=[2,2]\nc = Add-14 (c#5, b#6) \"c\"\n"
+          "y = Relu-14 (c) \"y\"\noutput y\n",
+          1);
+    /* that others read, or no element-wise node, or whose bias is no constant */
+    LEFT_ALONE(NULL, "input x f32[1,2,5]\nconst w f32[2,3,3]\nconst b f32[3]\n"
+                     "c = ConvTranspose-11 (x, w, b)\ny = Relu-14 (c)\noutput c\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[1,2,5]\nconst w f32[2,3,3]\nconst b f32[3]\n"
+                     "c = ConvTranspose-11 (x, w, b)\ny = Conv-11 (c, w)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[1,2,5]\ninput b f32[3]\nconst w f32[2,3,3]\n"
+                     "c = ConvTranspose-11 (x, w, b)\ny = Relu-14 (c)\noutput y\n");
+}
+
 /* Forced: the graph is for no device that prefers it. */
 TEST(graph_pass_channels_last) {
     check("+channels_last",
@@ -86,12 +104,51 @@ TEST(graph_pass_channels_last) {
           "c#10 = com.ms.internal.nhwc.GlobalAveragePool-1 (b#9) \"c\"\n"
           "c#11 = Squeeze-13 (c#10, #12) \"c\"\nc = Unsqueeze-13 (c#11, #13) \"c\"\noutput c\n",
           5);
+    /* a constant image */
+    check("+channels_last",
+          "input x f32[1,2,2,2]\nconst w f32[2,2,1,1]\nconst s f32[2,2,2] = 1 2 3 4 5 6 7 8\n"
+          "a = Conv-11 (x, w) \"a\"\nb = Mul-14 (a, s) \"b\"\n"
+          "y = ReduceMax-13 (b) \"y\" axes=[1] keepdims=0\noutput y\n",
+          "input x f32[1,2,2,2]\nconst w f32[2,2,1,1]\n"
+          "const s#8 f32[1,2,2,2] = 1 5 2 6 3 7 4 8\n"
+          "x#6 = Transpose-13 (x) \"x\" perm=[0,2,3,1]\n"
+          "a#7 = com.ms.internal.nhwc.Conv-11 (x#6, w) \"a\"\nb#9 = Mul-14 (a#7, s#8) \"b\"\n"
+          "y = ReduceMax-13 (b#9) \"y\" keepdims=0 axes=[3]\noutput y\n",
+          5);
     /* weights that are no constant */
     LEFT_ALONE("+channels_last", "input x f32[1,4,8,8]\ninput w f32[4,4,3,3]\ny = Conv-11 (x, w)\n"
                                  "output y\n");
     /* not asked for */
     LEFT_ALONE(NULL, "input x f32[1,4,8,8]\nconst w f32[4,4,3,3]\ny = Conv-11 (x, w)\n"
                      "output y\n");
+}
+
+/* Parts without a twin are turned for the convolution that reads all of them. */
+TEST(graph_pass_channels_last_of_parts) {
+    check("+channels_last",
+          "input x f32[1,4,8,8]\ninput p f32[1,1,8,8]\nconst w f32[4,4,3,3]\n"
+          "const v f32[4,5,1,1]\na = Conv-11 (x, w) \"a\" pads=[1,1,1,1]\n"
+          "d = Concat-13 (p, a) \"d\" axis=1\ny = Conv-11 (d, v) \"y\" pads=[1,1,1,1]\n"
+          "output y\n",
+          "input x f32[1,4,8,8]\ninput p f32[1,1,8,8]\nconst w f32[4,4,3,3]\n"
+          "const v f32[4,5,1,1]\nx#7 = Transpose-13 (x) \"x\" perm=[0,2,3,1]\n"
+          "a#8 = com.ms.internal.nhwc.Conv-11 (x#7, w) \"a\" pads=[1,1,1,1]\n"
+          "p#9 = Transpose-13 (p) \"p\" perm=[0,2,3,1]\n"
+          "d#10 = Concat-13 (p#9, a#8) \"d\" axis=3\n"
+          "y#11 = com.ms.internal.nhwc.Conv-11 (d#10, v) \"y\" pads=[1,1,1,1]\n"
+          "y = Transpose-13 (y#11) \"y\" perm=[0,3,1,2]\noutput y\n",
+          5);
+    /* where none does, the whole is not turned */
+    check("+channels_last",
+          "input x f32[1,4,8,8]\ninput p f32[1,1,8,8]\nconst w f32[4,4,3,3]\n"
+          "a = Conv-11 (x, w) \"a\" pads=[1,1,1,1]\ny = Concat-13 (p, a) \"d\" axis=1\n"
+          "output y\n",
+          "input x f32[1,4,8,8]\ninput p f32[1,1,8,8]\nconst w f32[4,4,3,3]\n"
+          "x#5 = Transpose-13 (x) \"x\" perm=[0,2,3,1]\n"
+          "a#6 = com.ms.internal.nhwc.Conv-11 (x#5, w) \"a\" pads=[1,1,1,1]\n"
+          "a = Transpose-13 (a#6) \"a\" perm=[0,3,1,2]\n"
+          "y = Concat-13 (p, a) \"d\" axis=1\noutput y\n",
+          1);
 }
 
 /* Pixels of 16 bytes for tensor cores. */
@@ -151,8 +208,8 @@ static int turned_in(const char *nodes) {
     graph->prefers_last = true;
     CHECK_OK(mp_passes_run(graph, NULL, &done));
     CHECK_OK(mp_graph_write(graph, &text));
-    for (const char *at = strstr(text, "Transpose-"); at != NULL;
-         at = strstr(at + 1, "Transpose-")) {
+    for (const char *at = strstr(text, "= Transpose-"); at != NULL;
+         at = strstr(at + 1, "= Transpose-")) {
         count++;
     }
     free(text);
@@ -171,6 +228,11 @@ TEST(graph_pass_channels_last_of_planes) {
     CHECK_EQ_INT(turned_in("y = Conv-11 (x, w) pads=[0,1,0,1]\n"), 2);
     CHECK_EQ_INT(turned_in("y = Conv-11 (x, w, b)\n"), 2);
     CHECK_EQ_INT(turned_in("a = Conv-11 (x, w)\ny = Relu-14 (a)\n"), 2);
+    CHECK_EQ_INT(turned_in("y = ConvTranspose-11 (x, v) strides=[2,2]\n"), 2);
+    CHECK_EQ_INT(turned_in("a = ConvTranspose-11 (x, v)\ny = ConvTranspose-11 (a, d)\n"), 2);
+    CHECK_EQ_INT(turned_in("y = ConvTranspose-11 (x, v) strides=[3,3]\n"), 0);
+    CHECK_EQ_INT(turned_in("y = ConvTranspose-11 (x, d) group=16\n"), 0);
+    CHECK_EQ_INT(turned_in("y = ConvTranspose-11 (x, d)\n"), 0);
     /* before and behind one that wants it */
     CHECK_EQ_INT(turned_in("a = Conv-11 (x, v)\np = Conv-11 (a, w)\ny = Conv-11 (p, d) group=16\n"),
                  2);

@@ -3,6 +3,8 @@
 #include "graph/pass/channels_axes.h"
 
 #include "graph/look.h"
+#include "graph/pass/channels_constant.h"
+#include "graph/pass/channels_conv.h"
 
 #include <string.h>
 
@@ -14,21 +16,41 @@ static bool has_axis(const mp_vertex *v) {
     return mp_vertex_is(v, "Concat") || mp_vertex_is(v, "Split");
 }
 
-/* All inputs have twins of as many dimensions. */
-static bool reads_twins(const mp_layout *l, const mp_vertex *v) {
-    const int rank = mp_twin_rank(l, mp_vertex_in(v, 0));
-    for (int i = 1; i < v->in_count; i++) {
-        if (mp_twin_rank(l, v->in[i]) != rank) {
-            return false;
+/* Whether a convolution that reads the value wants its twin. */
+static bool is_wanted(const mp_layout *l, int32_t value) {
+    for (int32_t n = 0; n < l->graph->node_count; n++) {
+        const mp_vertex *v = &l->graph->nodes[n];
+        if (!v->is_gone && mp_last_conv_op(v) != NULL && v->guard == 0 && v->in[0] == value &&
+            mp_wants_last(l, v)) {
+            return true;
         }
     }
-    return rank != 0;
+    return false;
+}
+
+/* All parts of a Concat have twins of as many dimensions, are constants, or are turned for a
+ * convolution that would have all of them turned otherwise. */
+static bool has_parts(const mp_layout *l, const mp_vertex *v, int rank) {
+    bool turns = false;
+    for (int i = 0; i < v->in_count; i++) {
+        if (v->in[i] == MP_NO_VALUE || mp_graph_rank(l->graph, v->in[i]) != rank) {
+            return false;
+        }
+        turns =
+            turns || (mp_twin_rank(l, v->in[i]) != rank && !mp_is_twin_constant(l, v->in[i], rank));
+    }
+    return !turns || is_wanted(l, v->out[0]);
+}
+
+static int rank_along(const mp_layout *l, const mp_vertex *v) {
+    return mp_vertex_is(v, "Split") ? mp_twin_rank(l, mp_vertex_in(v, 0)) : mp_twins_rank(l, v);
 }
 
 static bool is_along_axis(const mp_layout *l, const mp_vertex *v) {
     const int64_t axis = mp_node_int(&v->node, "axis", 0);
-    const int rank = mp_twin_rank(l, mp_vertex_in(v, 0));
-    return axis >= -rank && axis < rank && (mp_vertex_is(v, "Split") || reads_twins(l, v));
+    const int rank = rank_along(l, v);
+    return rank != 0 && axis >= -rank && axis < rank &&
+           (mp_vertex_is(v, "Split") || has_parts(l, v, rank));
 }
 
 /* ---- several axes, an input or an attribute ---- */
@@ -130,11 +152,17 @@ static size_t copy_attrs(const mp_node *node, const char *without, mp_attr *attr
     return count;
 }
 
+static mp_status turn_part(mp_layout *l, int32_t value, int rank, int32_t *out) {
+    return mp_twin_rank(l, value) != rank && mp_is_twin_constant(l, value, rank)
+               ? mp_twin_constant(l, value, rank, out)
+               : mp_twin_need(l, value, rank, out);
+}
+
 static mp_status turn_axis(mp_layout *l, int32_t n) {
     const mp_vertex v = l->graph->nodes[n];
     mp_attr attrs[ATTRS_MAX];
     const int64_t axis = mp_node_int(&v.node, "axis", 0);
-    const int rank = mp_twin_rank(l, v.in[0]);
+    const int rank = rank_along(l, &v);
     int32_t in[MP_TWIN_WIDTH_MAX];
     mp_node node = v.node;
     node.attrs = attrs;
@@ -142,8 +170,10 @@ static mp_status turn_axis(mp_layout *l, int32_t n) {
     attrs[node.attr_count++] = (mp_attr){
         .name = "axis", .kind = MP_ATTR_INT, .i = mp_to_first(rank)[axis < 0 ? axis + rank : axis]};
     for (int i = 0; i < v.in_count; i++) {
-        const bool is_image = i == 0 || mp_vertex_is(&v, "Concat");
-        in[i] = is_image ? mp_twin_of(l, v.in[i]) : v.in[i];
+        in[i] = v.in[i];
+        if (i == 0 || mp_vertex_is(&v, "Concat")) {
+            MP_TRY(turn_part(l, v.in[i], rank, &in[i]));
+        }
     }
     return mp_twin_node(l, n, &node, in, v.in_count, rank);
 }

@@ -11,6 +11,7 @@
 enum {
     PIXEL_BYTES = 16, /* that tensor cores load at once */
     FEW_MAX = 8,      /* outputs of a channel that op/linear/conv_few.c takes */
+    MANY_MIN = 16,    /* channels that a library's tensor cores are filled by */
 };
 
 static mp_node with_op(const mp_vertex *v, const mp_op *op) {
@@ -168,4 +169,41 @@ mp_status mp_turn_conv(mp_layout *l, int32_t n) {
         MP_TRY(mp_twin_need(l, v.in[3], rank, &in[3]));
     }
     return mp_twin_node(l, n, &node, in, v.in_count, rank);
+}
+
+/* ---- transposed ---- */
+
+/* Whether windows lie side by side, so that they are a product and one pass over planes. */
+static bool are_apart(const mp_vertex *v, const mp_shape *w) {
+    const mp_attr *strides = mp_node_attr(&v->node, "strides");
+    bool apart = is_all(&v->node, "pads", 0);
+    for (int d = 2; d < w->rank; d++) {
+        const size_t i = (size_t)d - 2;
+        const int64_t stride = strides != NULL && i < strides->count ? strides->ints[i] : 1;
+        apart = apart && w->dim[d] == stride;
+    }
+    return apart;
+}
+
+/* Others are a library's, which turns image, weights and result in each run, where it fills its
+ * tensor cores. */
+bool mp_begins_last(const mp_layout *l, const mp_vertex *v) {
+    if (!mp_vertex_is(v, "ConvTranspose") || v->in_count < 2 || v->out_count != 1 ||
+        mp_twin_of(l, v->in[0]) != MP_NO_VALUE || !mp_may_last(l, v)) {
+        return false;
+    }
+    const mp_shape *w = &l->graph->values[v->in[1]].tensor.shape;
+    return w->rank == MP_TWIN_RANK_PICTURE &&
+           (l->rewrites->forced ||
+            (mp_node_int(&v->node, "group", 1) == 1 && is_all(&v->node, "dilations", 1) &&
+             w->dim[0] >= MANY_MIN && w->dim[1] >= MANY_MIN && !are_apart(v, w)));
+}
+
+mp_status mp_turn_transposed(mp_layout *l, int32_t n) {
+    const mp_vertex v = l->graph->nodes[n];
+    const mp_node node = with_op(&v, mp_op_find(MP_NHWC_DOMAIN, v.node.op->name, v.node.version));
+    int32_t in[MP_TWIN_WIDTH_MAX];
+    memcpy(in, v.in, (size_t)v.in_count * sizeof *in);
+    MP_TRY(mp_twin_need(l, v.in[0], MP_TWIN_RANK_PICTURE, &in[0]));
+    return mp_twin_node(l, n, &node, in, v.in_count, MP_TWIN_RANK_PICTURE);
 }

@@ -21,4 +21,10 @@ bool mp_wants_last(const mp_layout *l, const mp_vertex *v);
 /* Node `n`, which is wanted so, makes a twin. */
 mp_status mp_turn_conv(mp_layout *l, int32_t n);
 
+/* Whether the node is a transposed convolution for which a picture is worth turning that is not
+ * turned yet. */
+bool mp_begins_last(const mp_layout *l, const mp_vertex *v);
+/* Node `n`, which is so, makes a twin. */
+mp_status mp_turn_transposed(mp_layout *l, int32_t n);
+
 #endif

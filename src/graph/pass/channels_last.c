@@ -10,6 +10,7 @@
 #include "graph/look.h"
 #include "graph/pass.h"
 #include "graph/pass/channels_axes.h"
+#include "graph/pass/channels_constant.h"
 #include "graph/pass/channels_conv.h"
 #include "graph/pass/channels_heads.h"
 #include "graph/pass/channels_norm.h"
@@ -22,65 +23,23 @@
 
 /* ---- what an input becomes ---- */
 
-/* Of no more dimensions than an image has, so that the result has no more. */
-static bool is_one_element(const mp_tensor *t, int rank) {
-    bool one = t->shape.rank >= 0 && t->shape.rank <= rank;
-    for (int d = 0; d < t->shape.rank; d++) {
-        one = one && t->shape.dim[d] == 1;
-    }
-    return one;
-}
-
-/* Where a constant is longer than 1, as a dimension of `rank`; -1 nowhere, -2 in several places. */
-static int long_dim(const mp_shape *shape, int rank) {
-    int found = -1;
-    for (int d = 0; d < shape->rank; d++) {
-        if (shape->dim[d] != 1) {
-            found = found == -1 ? d + rank - shape->rank : -2;
-        }
-    }
-    return found;
-}
-
 /* Whether the value may be read by an element-wise node over twins of so many dimensions. */
 static bool is_turnable(const mp_layout *l, int32_t value, int rank) {
-    const mp_value *v = &l->graph->values[value];
-    return mp_twin_rank(l, value) == rank || is_one_element(&v->tensor, rank) ||
-           (v->is_constant && v->tensor.data != 0 && v->tensor.shape.rank <= rank &&
-            long_dim(&v->tensor.shape, rank) >= 0);
+    return mp_twin_rank(l, value) == rank || mp_is_one_element(l, value, rank) ||
+           mp_is_twin_constant(l, value, rank);
 }
 
-/* A constant along one dimension has the same bytes in both orders. */
 static mp_status turn_input(mp_layout *l, int32_t value, int rank, int32_t *out) {
-    const mp_value v = l->graph->values[value];
-    mp_tensor tensor = v.tensor;
-    const int dim = long_dim(&tensor.shape, rank);
     *out = mp_twin_rank(l, value) == rank ? mp_twin_of(l, value) : value;
-    if (*out != value || dim < 0 || is_one_element(&tensor, rank)) {
-        return MP_OK;
-    }
-    const int64_t length = tensor.shape.dim[dim - rank + tensor.shape.rank];
-    tensor.shape = (mp_shape){.rank = rank, .dim = {1, 1, 1, 1, 1}};
-    tensor.shape.dim[mp_to_first(rank)[dim]] = length;
-    MP_TRY(mp_graph_add_constant(l->graph, v.name, &tensor, out));
-    l->graph->values[*out].device = v.device;
-    return mp_twin_set(l, value, *out);
+    return *out != value || mp_is_one_element(l, value, rank)
+               ? MP_OK
+               : mp_twin_constant(l, value, rank, out);
 }
 
 /* ---- what follows ---- */
 
-/* The dimensions of the first twin that is no constant's; 0 where there is none. */
-static int rank_of_twins(const mp_layout *l, const mp_vertex *v) {
-    int rank = 0;
-    for (int i = 0; i < v->in_count && rank == 0; i++) {
-        const bool counts = v->in[i] != MP_NO_VALUE && !l->graph->values[v->in[i]].is_constant;
-        rank = counts ? mp_twin_rank(l, v->in[i]) : 0;
-    }
-    return rank;
-}
-
 static bool is_elementwise(const mp_layout *l, const mp_vertex *v) {
-    const int rank = rank_of_twins(l, v);
+    const int rank = mp_twins_rank(l, v);
     if (v->node.op->express == NULL || v->out_count != 1 || rank == 0) {
         return false;
     }
@@ -94,7 +53,7 @@ static bool is_elementwise(const mp_layout *l, const mp_vertex *v) {
 
 static mp_status turn_elementwise(mp_layout *l, int32_t n) {
     const mp_vertex v = l->graph->nodes[n];
-    const int rank = rank_of_twins(l, &v);
+    const int rank = mp_twins_rank(l, &v);
     int32_t in[MP_TWIN_WIDTH_MAX];
     for (int i = 0; i < v.in_count; i++) {
         in[i] = MP_NO_VALUE;
@@ -293,6 +252,9 @@ static mp_status turn(mp_layout *l, int32_t n) {
     }
     if (mp_last_conv_op(v) != NULL) {
         return mp_wants_last(l, v) && mp_rewrite_allowed(l->rewrites) ? mp_turn_conv(l, n) : MP_OK;
+    }
+    if (mp_begins_last(l, v)) {
+        return mp_rewrite_allowed(l->rewrites) ? mp_turn_transposed(l, n) : MP_OK;
     }
     if (row != NULL) {
         return mp_rewrite_allowed(l->rewrites) ? turn_row(l, n, row) : MP_OK;

@@ -58,6 +58,15 @@ int mp_twin_rank(const mp_layout *l, int32_t value) {
     return twin != MP_NO_VALUE ? MP_MAX(mp_graph_rank(l->graph, twin), 0) : 0;
 }
 
+int mp_twins_rank(const mp_layout *l, const mp_vertex *v) {
+    int rank = 0;
+    for (int i = 0; i < v->in_count && rank == 0; i++) {
+        const bool counts = v->in[i] != MP_NO_VALUE && !l->graph->values[v->in[i]].is_constant;
+        rank = counts ? mp_twin_rank(l, v->in[i]) : 0;
+    }
+    return rank;
+}
+
 mp_tensor mp_twin_tensor(const mp_tensor *tensor, int rank) {
     const int64_t *perm = mp_to_last(rank);
     mp_tensor out = {.type = tensor->type, .shape = {.rank = rank}};

@@ -32,6 +32,9 @@ const int64_t *mp_to_first(int rank);
 int32_t mp_twin_of(const mp_layout *l, int32_t value);
 /* Its dimensions; 0 where there is none. */
 int mp_twin_rank(const mp_layout *l, int32_t value);
+/* The dimensions of the first twin among the node's inputs that is no constant's; 0 where there is
+ * none. */
+int mp_twins_rank(const mp_layout *l, const mp_vertex *v);
 mp_status mp_twin_set(mp_layout *l, int32_t value, int32_t twin);
 /* Wherever `twin` is a twin, `other` is from now on. */
 void mp_twin_replace(mp_layout *l, int32_t twin, int32_t other);

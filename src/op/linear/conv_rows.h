@@ -1,12 +1,12 @@
-/* conv_rows.h - transposed convolutions of lines with channels last, whose windows lie side by
- * side: one product, whose rows are the result's.
+/* conv_rows.h - transposed convolutions with channels last of lines, whose windows lie side by
+ * side, and of single pixels: one product, whose rows are the result's.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_CONV_ROWS_H
 #define MP_OP_CONV_ROWS_H
 
 #include "op/core/op.h"
 
-/* Whether the convolution, a picture of height 1, is one of these. */
+/* Whether the convolution is one of these; a line is a picture of height 1. */
 bool mp_conv_rows_takes(const mp_conv *conv);
 
 /* The convolution with its bias; the weights are [channels in, taps, channels out]. */
