@@ -60,6 +60,11 @@ CASES = {
     "neighbours": ([node("LRN", size=3)], {}),
     "blocks": ([node("DepthToSpace", blocksize=2, mode="CRD")], {}),
     "parts": ([node("Split", "c", "p q", axis=-3, num_outputs=2), node("Sub", "p q")], {}),
+    "slices": (
+        [node("Slice", "c o i j", "p"), node("Slice", "c i k j", "q"), node("Slice", "c k l j", "r"),
+         node("Concat", "r p q", axis=1)],
+        {"o": np.array([0]), "i": np.array([1]), "k": np.array([5]), "l": np.array([CHANNELS]), "j": np.array([1])},
+    ),
     "both": ([node("Concat", "c c", axis=-3)], {}),
     "beside a constant": ([node("Concat", "k c", axis=0)], {"k": values(2, CHANNELS, 5, 6)}),
     "beside one channel": (

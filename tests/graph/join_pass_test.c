@@ -172,3 +172,29 @@ DEVICE_TEST(join_gated_keeps_results) {
                    1);
     pass_check_run(device, GATED("f32", "8", "a = com.microsoft.QuickGelu-1 (g)\n"), rows, 1e-4, 1);
 }
+
+#define THIRDS                                                                       \
+    "input x f32[?,9]\nconst z i64[1] = 0\nconst a i64[1] = 2\nconst b i64[1] = 5\n" \
+    "const e i64[1] = 99\nconst i i64[1] = -1\n"
+
+/* Slices that are all of a value, whichever comes first. */
+TEST(graph_pass_join_slices) {
+    check(NULL,
+          THIRDS "v = Slice-13 (x, a, b, i) \"v\"\nu = Slice-13 (x, z, a, i) \"u\"\n"
+                 "w = Slice-13 (x, b, e, i) \"w\"\noutput u\noutput v\noutput w\n",
+          "input x f32[?,9]\nconst #9 i64[3] = 2 3 4\n"
+          "u, v, w = Split-13 (x, #9) \"u+w\" axis=1\noutput u\noutput v\noutput w\n",
+          1);
+    /* which overlap, or are less than all */
+    LEFT_ALONE(NULL, THIRDS "u = Slice-13 (x, z, a, i)\nv = Slice-13 (x, a, b, i)\n"
+                            "w = Slice-13 (x, a, e, i)\noutput u\noutput v\noutput w\n");
+    LEFT_ALONE(NULL, "input x f32[?,9]\nconst z i64[1] = 0\nconst a i64[1] = 2\n"
+                     "const b i64[1] = 5\nconst e i64[1] = 8\nconst i i64[1] = -1\n"
+                     "u = Slice-13 (x, z, a, i)\nv = Slice-13 (x, a, b, i)\n"
+                     "w = Slice-13 (x, b, e, i)\noutput u\noutput v\noutput w\n");
+    /* of a size that is not known */
+    LEFT_ALONE(NULL, "input x f32[?,?]\nconst z i64[1] = 0\nconst a i64[1] = 2\n"
+                     "const b i64[1] = 5\nconst e i64[1] = 99\nconst i i64[1] = -1\n"
+                     "u = Slice-13 (x, z, a, i)\nv = Slice-13 (x, a, b, i)\n"
+                     "w = Slice-13 (x, b, e, i)\noutput u\noutput v\noutput w\n");
+}
