@@ -1,5 +1,5 @@
-/* attention_turns.cu - what attention_group.cu does, where there are neither masks nor windows, for
- * heads of 48 or 64 elements and rows for the whole GPU.
+/* attention_turns.cu - what attention_group.cu does, where each row sees all keys, for heads of
+ * 48 or 64 elements and rows for the whole GPU.
  *
  * Products of such heads take as long as the powers of their scores, so one must go on beside the
  * other all the time. Three groups of a block have 64 rows each and take turns: one asks for its
@@ -13,9 +13,7 @@
  * are of several key heads, there are several streams of keys: for each step a stage of each stream
  * follows, and groups let those pass that are not theirs. So as many tiles as three times the
  * multiprocessors take one round, whatever the rows of a head. Blocks stay for further tiles, whose
- * keys come while the last ones are still worked on. Where attention is causal, neighbours are a
- * tile with many keys, one with few and one between: a block's groups end one after the other, and
- * all blocks have as much to do.
+ * keys come while the last ones are still worked on.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention_args.h"
 
@@ -77,21 +75,10 @@ K_FN uint32_t t_shares(const mp_attention_args *args) {
     return (t_tiles(args) + T_GROUPS - 1) / T_GROUPS;
 }
 
-/* Which of the tiles of a key head, each with its keys, comes at `place` among them. A third of a
- * head's tiles, the last ones, come downwards at every third place, the first third upwards behind
- * them, and then the others. */
-K_FN uint32_t t_mixed(const mp_attention_args *args, uint32_t place) {
-    const uint32_t count = (uint32_t)args->round, head = k_divide(place, args->by_round);
-    const uint32_t i = place - head * count, turn = i / T_GROUPS, third = i % T_GROUPS;
-    const uint32_t few = (count + 1) / T_GROUPS;
-    return head * count + (third == 0 ? count - 1 - turn : third == 1 ? turn : few + turn);
-}
-static_assert(T_GROUPS == 3, "tiles are mixed by thirds");
-
 K_FN mma_block t_block_at(const mp_attention_args *args, uint32_t i) {
     const uint32_t unit = k_divide(i, args->by_row_blocks);
     const uint32_t place = i - unit * (uint32_t)args->row_blocks;
-    mma_block at = mma_block_at(args, unit, args->rule.causal ? t_mixed(args, place) : place);
+    mma_block at = mma_block_at(args, unit, place);
     mma_reach(args, &at);
     return at;
 }
@@ -104,7 +91,7 @@ K_FN t_share t_share_at(const mp_attention_args *args, uint32_t i) {
     share.unit = k_divide(share.first, args->by_row_blocks);
     share.streams = (int32_t)(k_divide(share.last, args->by_row_blocks) - share.unit) + 1;
     share.steps = 1;
-    const uint32_t alike = share.streams == 1 && !args->rule.causal ? T_GROUPS : 1;
+    const uint32_t alike = share.streams == 1 ? T_GROUPS : 1;
     K_ONE_COPY for (uint32_t tile = share.first; tile <= share.last; tile += alike) {
         const int32_t steps = (t_block_at(args, tile).to + KEYS - 1) / KEYS;
         share.steps = steps > share.steps ? steps : share.steps;

@@ -323,9 +323,7 @@ mp_status mp_plan_attention_group_blocks(mp_planner *p, const mp_attention *a) {
 }
 
 /* Whether groups of attention_turns.cu take the rows, and are sooner. A block has three tiles at a
- * time, so the last round may leave more of the GPU idle than pairs of groups do. Causal attention
- * the kernel has, too, but groups are then often alone: 23 us for 1,024 tokens of 24 heads, where
- * blocks of one group take some 17. */
+ * time, so the last round may leave more of the GPU idle than pairs of groups do. */
 static bool takes_turns(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const int64_t processors = MP_MAX(p->device->info.multiprocessors, 1);
@@ -348,7 +346,7 @@ static mp_status plan_turns(mp_planner *p, const mp_attention *a) {
     mp_attention_args args = mp_attention_args_of(p, a);
     args.tile_rows = K_TURNS_ROWS;
     args.tile_keys = K_GROUP_KEYS;
-    args.round = (int32_t)MP_CEIL_DIV(rule->rows, K_TURNS_ROWS); /* tiles of a head */
+    args.round = INT32_MAX; /* tiles are taken in their order */
     mp_grid grid = mma_grid(p, rule, K_TURNS_LANES / 32, K_TURNS_BYTES + K_GROUP_ALIGN - 1, &args);
     grid.blocks = (uint32_t)MP_MIN(blocks, processors);
     const mp_kernel *kernel = NULL;
