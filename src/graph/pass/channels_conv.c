@@ -176,7 +176,7 @@ mp_status mp_turn_conv(mp_layout *l, int32_t n) {
 /* Whether windows lie side by side, so that they are a product and one pass over planes. */
 static bool are_apart(const mp_vertex *v, const mp_shape *w) {
     const mp_attr *strides = mp_node_attr(&v->node, "strides");
-    bool apart = is_all(&v->node, "pads", 0);
+    bool apart = mp_node_ints_are(&v->node, "pads", 0);
     for (int d = 2; d < w->rank; d++) {
         const size_t i = (size_t)d - 2;
         const int64_t stride = strides != NULL && i < strides->count ? strides->ints[i] : 1;
@@ -195,7 +195,7 @@ bool mp_begins_last(const mp_layout *l, const mp_vertex *v) {
     const mp_shape *w = &l->graph->values[v->in[1]].tensor.shape;
     return w->rank == MP_TWIN_RANK_PICTURE &&
            (l->rewrites->forced ||
-            (mp_node_int(&v->node, "group", 1) == 1 && is_all(&v->node, "dilations", 1) &&
+            (mp_node_int(&v->node, "group", 1) == 1 && mp_node_ints_are(&v->node, "dilations", 1) &&
              w->dim[0] >= MANY_MIN && w->dim[1] >= MANY_MIN && !are_apart(v, w)));
 }
 
