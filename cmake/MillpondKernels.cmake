@@ -66,12 +66,10 @@ if(MILLPOND_HAS_CLONES AND kernel_wide)
     list(APPEND kernel_wide -DK_HOST_WIDE)
 endif()
 # A choice that is the same for all elements, such as which Gelu, belongs outside of loops however long they are.
-include(CheckCCompilerFlag)
-check_c_compiler_flag(--param=max-unswitch-insns=500 MILLPOND_HAS_UNSWITCH)
 if(kernel_busy)
     set_source_files_properties(
         ${kernel_busy} PROPERTIES
-        COMPILE_OPTIONS "${kernel_wide};$<$<BOOL:${MILLPOND_HAS_UNSWITCH}>:--param=max-unswitch-insns=500>")
+        COMPILE_OPTIONS "${kernel_wide};$<$<C_COMPILER_ID:GNU>:--param=max-unswitch-insns=500>")
 endif()
 add_library(millpond_kernel_flags INTERFACE)
 target_compile_options(
