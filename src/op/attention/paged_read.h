@@ -51,8 +51,8 @@ mp_status mp_paged_read_changes(const mp_planner *p, mp_paged *out);
 /* The latter, and caches that are not in blocks. */
 mp_status mp_paged_read_dense(const mp_planner *p, mp_paged *out);
 
-/* The keys that tokens choose, where they do; `out` has all else. */
-mp_status mp_paged_read_choice(const mp_planner *p, mp_paged *out);
+/* The keys that tokens choose, where they do; `r` has all else. */
+mp_status mp_paged_read_choice(const mp_planner *p, mp_paged *r);
 
 /* INVALID_ARGUMENT: the shapes of queries and of the cache of keys, and why they do not fit. */
 mp_status mp_paged_no_fit(const mp_planner *p, const char *why);
