@@ -65,14 +65,14 @@ static mp_status read_word(const char *word, size_t length, wish *out) {
     if (text[0] == '=') {
         return mp_parse_int("the number of rewrites", text + 1, 0, INT64_MAX, &out->most);
     }
-    const bool forced = text[0] == '+';
-    const int found = forced || text[0] == '-' ? find(text + 1, length - 1) : -1;
+    const bool forced = text[0] == '+', has_sign = forced || text[0] == '-';
+    const int found = has_sign ? find(text + 1, length - 1) : -1;
     if (found < 0) {
         char list[512];
         return MP_FAIL(INVALID_ARGUMENT,
                        "'%s' names no pass to leave out: write some of those in docs/runtime.md%s, "
                        "or =N to stop after N rewrites",
-                       text, names_like(text[1], list, sizeof list));
+                       text, names_like(text[has_sign ? 1 : 0], list, sizeof list));
     }
     *(forced ? &out->forced : &out->left_out) |= UINT64_C(1) << found;
     return MP_OK;

@@ -177,6 +177,7 @@ DEVICE_TEST(graph_pass_words_leave_clusters_out) {
         mp_program_release(program);
         CHECK_FAILS(mp_passes_run(graph, "-clusters", &done), INVALID_ARGUMENT,
                     "-channels_last, -cluster, or =N");
+        CHECK_FAILS(mp_passes_run(graph, "fold", &done), INVALID_ARGUMENT, "such as -fold");
         mp_graph_destroy(graph);
     }
     mp_kernel_cache_drop(device);

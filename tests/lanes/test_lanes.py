@@ -123,6 +123,7 @@ PROGRAMS = {
        for rows in ("edged", "packed")},
     **{f"pointwise_{word}": ("stream.cpp", "pointwise", {}, [f"K_T0={word}", "K_EXPRESSION=x+1", "K_OUT_BOOL=0"])
        for word in ("f32", "u8")},
+    "nms": ("nms.cpp", "nms_pick", {}, ["K_T0=f32"]),
     **{f"strip_{word}": ("strip.cpp", "depthwise_strip", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},
     **{f"line_{word}": ("line.cpp", "depthwise_line", {}, [f"K_T0={word}"]) for word in ("f32", "f16", "bf16")},
     **{f"planes_{size}_{stride}_{word}":

@@ -35,16 +35,6 @@ bool mp_makes_heads(const mp_layout *l, const mp_vertex *v) {
            (keeps(l->graph, v, BATCH, BATCH) || keeps(l->graph, v, HEADS_LENGTH, LENGTH));
 }
 
-static mp_status add_transpose(mp_layout *l, int32_t from, int32_t to, const int64_t *perm) {
-    const mp_attr attr = {.name = "perm", .kind = MP_ATTR_INTS, .ints = perm, .count = HEADS_RANK};
-    const mp_node node = {.op = mp_op_find("", "Transpose", 13),
-                          .version = 13,
-                          .name = l->graph->values[from].name,
-                          .attrs = &attr,
-                          .attr_count = 1};
-    return mp_graph_add_node(l->graph, &node, &from, 1, &to, 1);
-}
-
 /* What a value has in the order that `perm` gives. */
 static mp_tensor ordered(const mp_tensor *t, const int64_t *perm) {
     mp_tensor out = {.type = t->type, .shape = {.rank = HEADS_RANK}};
@@ -69,7 +59,7 @@ mp_status mp_turn_heads(mp_layout *l, int32_t n) {
     MP_TRY(mp_graph_add_constant(l->graph, "", &list, &in[1]));
     MP_TRY(mp_graph_add_value(l->graph, l->graph->values[v.out[0]].name, &rows, &out));
     MP_TRY(mp_graph_change_node(l->graph, n, &node, in, 2, &out, 1));
-    return add_transpose(l, out, v.out[0], to_lines);
+    return mp_twin_transpose(l, out, v.out[0], to_lines, HEADS_RANK);
 }
 
 /* ---- a line of heads ---- */
@@ -98,7 +88,7 @@ mp_status mp_twin_of_heads(mp_layout *l, int32_t line, int32_t twin) {
     const mp_node node = {.op = mp_op_find("", "Reshape", 13), .version = 13, .name = v.node.name};
     int32_t in[] = {MP_NO_VALUE, MP_NO_VALUE};
     MP_TRY(mp_graph_add_value(l->graph, l->graph->values[v.in[0]].name, &rows, &in[0]));
-    MP_TRY(add_transpose(l, v.in[0], in[0], to_rows));
+    MP_TRY(mp_twin_transpose(l, v.in[0], in[0], to_rows, HEADS_RANK));
     MP_TRY(mp_graph_add_constant(l->graph, "", &list, &in[1]));
     return mp_graph_add_node(l->graph, &node, in, 2, &twin, 1);
 }

@@ -76,8 +76,7 @@ mp_tensor mp_twin_tensor(const mp_tensor *tensor, int rank) {
     return out;
 }
 
-static mp_status add_transpose(mp_layout *l, int32_t from, int32_t to, const int64_t *perm,
-                               int rank) {
+mp_status mp_twin_transpose(mp_layout *l, int32_t from, int32_t to, const int64_t *perm, int rank) {
     const mp_attr attr = {
         .name = "perm", .kind = MP_ATTR_INTS, .ints = perm, .count = (size_t)rank};
     const mp_node node = {.op = mp_op_find("", "Transpose", 13),
@@ -117,7 +116,7 @@ static mp_status add_back(mp_layout *l, const mp_node *maker, int32_t twin, int3
                           int rank) {
     return strncmp(maker->op->name, "Global", sizeof "Global" - 1) == 0
                ? add_reshape(l, twin, value, rank)
-               : add_transpose(l, twin, value, mp_to_first(rank), rank);
+               : mp_twin_transpose(l, twin, value, mp_to_first(rank), rank);
 }
 
 mp_status mp_twin_list(mp_layout *l, int32_t value, int rank, int32_t *out) {
@@ -166,7 +165,7 @@ mp_status mp_twin_need(mp_layout *l, int32_t value, int rank, int32_t *out) {
     }
     MP_TRY(rank == MP_TWIN_RANK_PICTURE && mp_image_of_rows(l->graph, value, &rows, &list)
                ? add_image(l, value, rows, list, *out)
-               : add_transpose(l, value, *out, mp_to_last(rank), rank));
+               : mp_twin_transpose(l, value, *out, mp_to_last(rank), rank));
     return mp_twin_set(l, value, *out);
 }
 

@@ -43,6 +43,8 @@ void mp_twin_replace(mp_layout *l, int32_t twin, int32_t other);
 mp_status mp_twin_need(mp_layout *l, int32_t value, int rank, int32_t *out);
 /* What a twin of `rank` dimensions is like. */
 mp_tensor mp_twin_tensor(const mp_tensor *tensor, int rank);
+/* A Transpose of `from`, of so many dimensions, that makes `to`. */
+mp_status mp_twin_transpose(mp_layout *l, int32_t from, int32_t to, const int64_t *perm, int rank);
 /* Elements of a list, in this order. */
 mp_status mp_twin_pick(mp_layout *l, int32_t value, const int64_t *order, int count, int32_t *out);
 /* The elements of a list that has one for each dimension, in the order of a twin's. */

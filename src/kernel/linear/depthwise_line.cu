@@ -10,13 +10,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
 #include "kernel/core/prelude.h"
-#include "kernel/core/word.h"
 #include "kernel/linear/conv_tail.h"
+#include "kernel/linear/depthwise_packs.h"
 
 enum {
     STRIP = K_LINE_STRIP,
     CHANNELS = K_LINE_CHANNELS,
-    PAIR = K_LINE_PAIR,
+    PAIR = K_DEPTHWISE_PAIR,
     PAIRS = K_LINE_PAIRS,
     PACK = K_DEPTHWISE_PACK,
     PACKS = CHANNELS / PACK,
@@ -38,19 +38,6 @@ enum {
     APART = 4
 };
 #endif
-
-typedef struct K_ALIGN(sizeof(T) * PACK) d_pack {
-    uint32_t word[PACK / K_WORD];
-} d_pack;
-
-/* Of a pair of channels. */
-typedef struct K_ALIGN(sizeof(T) * PAIR) d_pair {
-    uint32_t word[PAIR / K_WORD];
-} d_pair;
-
-typedef struct K_ALIGN(8) d_two {
-    float at[PAIR];
-} d_two;
 
 typedef struct K_ALIGN(16) d_four {
     float at[PACK];
@@ -93,15 +80,6 @@ K_FN d_line d_line_of(const mp_depthwise_line_args *a, const d_tile *t, int32_t 
 }
 
 /* ---- what is held ---- */
-
-K_FN d_pack d_nothing(void) {
-    d_pack pack;
-    K_UNROLL
-    for (int32_t j = 0; j < PACK / K_WORD; j++) {
-        pack.word[j] = 0;
-    }
-    return pack;
-}
 
 K_FN void d_hold(float *to, d_pack pack) {
     d_four value;
@@ -355,13 +333,8 @@ K_FN void d_put(const mp_depthwise_line_args *a, const d_place *p, T *to, const 
     if (a->aligned) {
         K_UNROLL
         for (int32_t s = 0; s < STRIP; s++, to += p->far) {
-            d_pair pair;
-            K_UNROLL
-            for (int32_t j = 0; j < PAIR / K_WORD; j++) {
-                pair.word[j] = T_repack(sums + s * PAIR + j * K_WORD);
-            }
             if (s < p->pixels) {
-                *(d_pair *)to = pair;
+                d_put_pair((d_pair *)to, sums + s * PAIR);
             }
         }
         return;

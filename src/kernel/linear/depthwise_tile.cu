@@ -10,8 +10,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
 #include "kernel/core/prelude.h"
-#include "kernel/core/word.h"
 #include "kernel/linear/conv_tail.h"
+#include "kernel/linear/depthwise_packs.h"
 
 enum {
     ROWS = K_DEPTHWISE_ROWS,
@@ -44,19 +44,6 @@ enum {
 };
 #endif
 
-typedef struct K_ALIGN(sizeof(T) * PACK) d_pack {
-    uint32_t word[PACK / K_WORD];
-} d_pack;
-
-/* Of a pair of channels. */
-typedef struct K_ALIGN(sizeof(T) * PAIR) d_pair {
-    uint32_t word[PAIR / K_WORD];
-} d_pair;
-
-typedef struct K_ALIGN(8) d_two {
-    float at[PAIR];
-} d_two;
-
 /* A block's share: a tile of an image, and its first channel. */
 typedef struct d_tile {
     int64_t image;
@@ -76,15 +63,6 @@ K_FN d_tile d_find(const mp_depthwise_args *a, uint32_t i) {
 }
 
 /* ---- what is held ---- */
-
-K_FN d_pack d_nothing(void) {
-    d_pack pack;
-    K_UNROLL
-    for (int32_t j = 0; j < PACK / K_WORD; j++) {
-        pack.word[j] = 0;
-    }
-    return pack;
-}
 
 /* Where pixel `p` of the tile lies, from the first one on, whose place need not be in the image; -1
  * where this one is not. A few lines of an image have less than 2^31 elements. */
@@ -216,12 +194,7 @@ K_FN void d_sum(const float *in, const float *taps, d_two *sums) {
 
 K_FN void d_put(const mp_depthwise_args *a, T *y, int32_t left, d_two made) {
     if (a->aligned) {
-        d_pair pair;
-        K_UNROLL
-        for (int32_t j = 0; j < PAIR / K_WORD; j++) {
-            pair.word[j] = T_repack(made.at + j * K_WORD);
-        }
-        *(d_pair *)y = pair;
+        d_put_pair((d_pair *)y, made.at);
         return;
     }
     y[0] = T_store(made.at[0]);

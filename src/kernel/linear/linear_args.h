@@ -198,8 +198,7 @@ enum {
     K_LINE_STRIP = 16,
     K_LINE_STRIPS_LOG = 3,
     K_LINE_CHANNELS = 32,
-    K_LINE_PAIR = 2,
-    K_LINE_PAIRS = K_LINE_CHANNELS / K_LINE_PAIR,
+    K_LINE_PAIRS = K_LINE_CHANNELS / K_DEPTHWISE_PAIR,
     K_LINE_LANES = K_LINE_PAIRS << K_LINE_STRIPS_LOG,
 };
 /* Rows of channels that it holds: the bias, `taps` taps, and what the strips need, which are dealt

@@ -29,10 +29,11 @@ typedef struct k_table {
  * index counts from the end. */
 typedef struct mp_table_rows_args {
     void *out;
-    int64_t count; /* of all elements, below 2^31 */
+    int64_t count; /* of all elements */
     int64_t inner; /* of a row */
     int64_t pitch, first;
     int32_t tables;
+    int32_t wide; /* 2^31 elements or more: dividers are not used */
     k_divider by_inner, by_tables;
     k_table table[K_TABLES_MAX];
 } mp_table_rows_args;

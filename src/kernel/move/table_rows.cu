@@ -7,10 +7,10 @@
 K_KERNEL(mp_table_rows_args, args) {
     T *__restrict__ out = (T *)args.out;
     K_GRID_LOOP(i, args.count) {
-        const uint32_t row = k_divide((uint32_t)i, args.by_inner);
-        const uint32_t list = k_divide(row, args.by_tables);
-        const int64_t at = i - (int64_t)row * args.inner;
-        const uint32_t number = row - list * (uint32_t)args.tables;
+        const int64_t row = args.wide ? i / args.inner : k_divide((uint32_t)i, args.by_inner);
+        const int64_t list =
+            args.wide ? row / args.tables : k_divide((uint32_t)row, args.by_tables);
+        const int64_t at = i - row * args.inner, number = row - list * args.tables;
         const k_table *t = &args.table[number];
         int64_t index = ((const U *)t->indices)[list * t->step + t->column];
         index = index < 0 ? index + t->rows : index;

@@ -57,11 +57,8 @@ static mp_status launch(mp_planner *p, const tables *all, int from, int to) {
         .inner = inner, .tables = to - from, .pitch = all->count * inner, .first = from * inner};
     mp_bind binds[2 * K_TABLES_MAX + 1] = {MP_BIND(mp_table_rows_args, out, MP_OUT(0))};
     size_t count = 1;
-    if (__builtin_mul_overflow(all->lists, (to - from) * inner, &args.count) ||
-        args.count > INT32_MAX) {
-        return MP_FAIL(UNSUPPORTED, "%lld rows of %d tables are too many for one launch",
-                       (long long)all->lists, to - from);
-    }
+    args.count = all->lists * (to - from) * inner;
+    args.wide = args.count > INT32_MAX;
     for (int i = from; i < to; i++) {
         k_table *t = &args.table[i - from];
         const mp_shape *ids = &p->in[all->count + i].shape;
@@ -73,8 +70,10 @@ static mp_status launch(mp_planner *p, const tables *all, int from, int to) {
         binds[count++] = (mp_bind){at + offsetof(k_table, x), MP_IN(i)};
         binds[count++] = (mp_bind){at + offsetof(k_table, indices), MP_IN(all->count + i)};
     }
-    args.by_inner = mp_divider((uint32_t)inner);
-    args.by_tables = mp_divider((uint32_t)args.tables);
+    if (!args.wide) {
+        args.by_inner = mp_divider((uint32_t)inner);
+        args.by_tables = mp_divider((uint32_t)args.tables);
+    }
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "table_rows_b%zu_%s", unit * 8,
                           mp_dtype_word(p->in[all->count].type)));
@@ -93,10 +92,8 @@ static mp_status plan_table_rows(mp_planner *p) {
     if (all.lists == 0 || all.width == 0) {
         return MP_OK;
     }
-    const int64_t fit = MP_MAX(INT32_MAX / all.lists / all.width, 1); /* numbered in 32 bits */
-    const int each = (int)MP_MIN(fit, K_TABLES_MAX);
-    for (int from = 0; from < all.count; from += each) {
-        MP_TRY(launch(p, &all, from, MP_MIN(from + each, all.count)));
+    for (int from = 0; from < all.count; from += K_TABLES_MAX) {
+        MP_TRY(launch(p, &all, from, MP_MIN(from + K_TABLES_MAX, all.count)));
     }
     return MP_OK;
 }
