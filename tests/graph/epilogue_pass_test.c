@@ -61,6 +61,9 @@ TEST(graph_pass_transposed_bias) {
                      "c = ConvTranspose-11 (x, w, b)\ny = Conv-11 (c, w)\noutput y\n");
     LEFT_ALONE(NULL, "input x f32[1,2,5]\ninput b f32[3]\nconst w f32[2,3,3]\n"
                      "c = ConvTranspose-11 (x, w, b)\ny = Relu-14 (c)\noutput y\n");
+    /* of one element for three channels, which the operator refuses */
+    LEFT_ALONE(NULL, "input x f32[1,2,5]\nconst w f32[2,3,3]\nconst b f32[1]\n"
+                     "c = ConvTranspose-11 (x, w, b)\ny = Relu-14 (c)\noutput y\n");
 }
 
 /* Forced: the graph is for no device that prefers it. */

@@ -136,6 +136,9 @@ TEST(graph_pass_join_turns) {
           "y = millpond.Attention-1 (q, u, q) \"a\" k_perm=[0,1,3,2] q_perm=[0,2,1,3] "
           "v_perm=[0,2,1,3] out_perm=[0,2,1,3]\noutput y\n",
           3);
+    /* one of them is broken */
+    LEFT_ALONE(NULL, "input x f32[?,?]\na = Transpose-13 (x) perm=[1,0]\n"
+                     "y = Transpose-13 (a) perm=[3,2,1,0]\noutput y\n");
 }
 
 #define HALVES                                                                         \
@@ -186,6 +189,13 @@ TEST(graph_pass_conv_parts) {
     (void)snprintf(from, sizeof from,
                    "%st = Add-14 (p, r)\nu = Mul-14 (s, q)\noutput t\noutput u\n", parts);
     LEFT_ALONE("+conv_parts", from);
+    /* a bias that is too short for the weights */
+    LEFT_ALONE("+conv_parts",
+               "input x f16[?,2,?]\ninput r f16[?,1,?]\nconst w f16[2,2,1] = 1 2 3 4\n"
+               "const b f16[1] = 5\nconst z i64[1] = 0\nconst o i64[1] = 1\n"
+               "const e i64[1] = 2\nc = Conv-11 (x, w, b)\n"
+               "p = Slice-13 (c, z, o, o)\nq = Slice-13 (c, o, e, o)\n"
+               "t = Add-14 (p, r)\nu = Add-14 (r, q)\noutput t\noutput u\n");
 }
 
 /* How many transpositions there are for a device that prefers channels last. */

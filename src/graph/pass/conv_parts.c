@@ -36,7 +36,8 @@ static bool is_of_pixels(const mp_graph *graph, const mp_vertex *v) {
     const mp_tensor *b = bias != MP_NO_VALUE ? mp_graph_constant(graph, bias) : NULL;
     return w != NULL && w->data != 0 && w->shape.rank >= 3 &&
            mp_shape_span(&w->shape, 2, w->shape.rank) == 1 &&
-           (bias == MP_NO_VALUE || (b != NULL && b->data != 0 && b->shape.rank == 1)) &&
+           (bias == MP_NO_VALUE || (b != NULL && b->data != 0 && b->shape.rank == 1 &&
+                                    b->shape.dim[0] == w->shape.dim[0])) &&
            (w->type == MP_F16 || w->type == MP_BF16 ||
             (w->type == MP_F32 && v->node.options.tf32)) &&
            mp_node_ints_are(&v->node, "pads", 0) && !mp_graph_is_output(graph, v->out[0]);

@@ -8,12 +8,15 @@
 
 enum { RANK = 4, SIDES = 3, ATTRS_MAX = 16 };
 
-/* One order behind the other. */
+/* One order behind the other; false where ranks differ, as in a broken model. */
 static bool compose(const mp_attr *first, const mp_attr *then, int64_t *out) {
+    if (first->count != then->count) {
+        return false;
+    }
     for (size_t d = 0; d < then->count; d++) {
         out[d] = first->ints[then->ints[d]];
     }
-    return first->count == then->count;
+    return true;
 }
 
 static bool is_identity(const int64_t *perm, size_t count) {

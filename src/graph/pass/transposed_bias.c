@@ -9,7 +9,8 @@
 
 enum { X, W, BIAS, INPUTS, RANK_MIN = 3 };
 
-/* Whether the node has a constant bias, and one element-wise node alone reads its result. */
+/* Whether the node has a constant bias, of as many elements as it makes channels, and one
+ * element-wise node alone reads its result. */
 static bool fits(const mp_graph *graph, const mp_vertex *v) {
     const mp_tensor *bias = mp_vertex_is(v, "ConvTranspose") && v->in_count == INPUTS
                                 ? mp_graph_constant(graph, v->in[BIAS])
@@ -17,6 +18,12 @@ static bool fits(const mp_graph *graph, const mp_vertex *v) {
     if (bias == NULL || bias->data == 0 || bias->shape.rank != 1 || v->loop != NULL ||
         mp_graph_rank(graph, v->in[W]) < RANK_MIN) {
         return false;
+    }
+    const int64_t channels = mp_graph_dim(graph, v->in[W], 1),
+                  groups = mp_node_int(&v->node, "group", 1);
+    if (channels < 1 || groups < 1 || bias->shape.dim[0] % groups != 0 ||
+        bias->shape.dim[0] / groups != channels) {
+        return false; /* broken, which the operator says */
     }
     const int32_t behind = mp_graph_reader(graph, v->out[0], NULL);
     return behind != MP_NO_NODE && graph->nodes[behind].node.op->express != NULL;
