@@ -12,8 +12,8 @@ the sizes of a subject in turn, whose first runs are `new_ms`. Both round the fa
 common default. `relative` is the norm of the difference from the CPU provider, whose own time is there, too; `first_s`
 is from the session's creation to its first result, kernels of earlier models and turns being in the cache. The subjects
 are those of bench_models.py and, with --nets, the networks of nets.py in that folder, made where they are missing; with
---singles single operators instead: those of singles.py and singles_contrib.py or, with `--singles shapes`, `kinds` or
-`contrib`, of singles_shapes.py, singles_kinds.py or singles_contrib_more.py. The results go to
+--singles single operators instead: those of singles_operators.py and singles_contrib.py or, with `--singles shapes`,
+`kinds` or `contrib`, of singles_shapes.py, singles_kinds.py or singles_contrib_more.py. The results go to
 bench/results/in-tree-NAME.json, where NAME begins with the table, the types and the calls, if they are not the usual
 ones; `ratio` is the time here by the least of the peer's, `new_ratio` that of sizes that are new.
 """

@@ -5,10 +5,11 @@
     bench/nets.py FOLDER [--only TEXT] [--list]
 
 Writes NAME.onnx and its inputs, NAME.npz, into FOLDER; several processes share the work, and what is there stays. A
-name is the network, its batch where it is not 1, dyn where the texts' sizes are not in the model, open where neither
-these nor the batch are and several are measured, and f32, f16, turned (f16 by Gemm, as torch exports Linear), q4 (f16
-with weights of 4 bits), or what ONNX Runtime makes of f32: qdq (all of 8 bits, by quantize_static) or dynamic (products
-of 8 bits, by quantize_dynamic). Needs torch; torchvision and transformers for theirs, and onnx_ir for q4.
+name is timm where it is one of timm's, the network, its batch where it is not 1, dyn where the texts' sizes are not in
+the model, open where neither these nor the batch are and several are measured, dynamo where torch's newer exporter
+writes it, and f32, f16, turned (f16 by Gemm, as torch exports Linear), q4 (f16 with weights of 4 bits), or what ONNX
+Runtime makes of f32: qdq (all of 8 bits, by quantize_static) or dynamic (products of 8 bits, by quantize_dynamic).
+Needs torch; torchvision, transformers and timm for theirs, onnx_ir for q4 and onnxscript for dynamo.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 from nets_kinds import CLASSIFIERS, SEGMENTERS, TRANSFORMERS, VIDEOS
+from nets_timm import NETWORKS as TIMM
 from nets_written import BUILDS, FLOATS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +37,14 @@ def classifier(name, batch=1, side=224):
     import torchvision
 
     return getattr(torchvision.models, name)(weights=None), [torch.randn(batch, 3, side, side)]
+
+
+def timm_classifier(name):
+    import timm
+    import torch
+
+    net = timm.create_model(name, exportable=True)
+    return net, [torch.randn(1, *timm.data.resolve_model_data_config(net)["input_size"])]
 
 
 def encoder(kind, batch=1, length=128, **config):
@@ -425,7 +435,10 @@ NETS = {
     **{name: (partial(first_output, kind, inputs_of(inputs), **config), BOTH)
        for name, kind, inputs, config in TRANSFORMERS},
     **{name: (build, SINGLE if name in FLOATS else BOTH) for name, build in BUILDS.items()},
+    **{f"timm_{name}": (partial(timm_classifier, name), BOTH) for name in TIMM},
 }
+DYNAMO = "_dynamo"
+NETS |= {f"{name}{DYNAMO}": (build, BOTH) for name, (build, kinds) in NETS.items() if kinds != SINGLE}
 
 TEXTS = {"bert_open", "gpt2_open"}  # of networks whose sizes are open these take texts, the others images
 TEXT_SIZES = ((1, 16), (1, 64), (1, 384), (1, 512), (2, 256), (4, 128), (16, 64), (32, 128), (8, 512))
@@ -433,11 +446,12 @@ IMAGE_BATCHES = (2, 4, 8, 16, 64)
 
 
 def names(only=""):
+    """Those that hold a part of `only`; what the newer exporter writes as well, only if that is named there."""
     return [f"{name}_{kind}" for name, (_, kinds) in (NETS | WRITTEN).items() for kind in kinds
-            if any(part in f"{name}_{kind}" for part in only.split(","))]
+            if any(part in f"{name}_{kind}" and (DYNAMO in part or DYNAMO not in name) for part in only.split(","))]
 
 
-def exported(target, kind, build, axes=()):
+def exported(target, kind, build, axes=(), dynamo=False):
     """Writes a network of torch's, whose inputs have these axes of any size; gives its feed."""
     import torch
 
@@ -452,13 +466,20 @@ def exported(target, kind, build, axes=()):
             net, inputs = net.half(), [x.half() if x.is_floating_point() else x for x in inputs]
             if torch.cuda.is_available():  # tracing runs it, and the CPU has not all operators in half precision
                 net, inputs = net.cuda(), [x.cuda() for x in inputs]
+        if dynamo and axes:  # a size of one is taken for a constant
+            inputs = [torch.cat([x, x]) for x in inputs]
         labels = [f"x{i}" for i in range(len(inputs))]
-        torch.onnx.export(net, tuple(inputs), str(target), dynamo=False, opset_version=18, input_names=labels,
-                          output_names=["y"], dynamic_axes={label: dict(enumerate(axes)) for label in labels})
+        write = partial(torch.onnx.export, net, tuple(inputs), str(target), dynamo=dynamo, input_names=labels,
+                        output_names=["y"])
+        if dynamo:
+            any_size = dict.fromkeys(range(len(axes)), torch.export.Dim.DYNAMIC)
+            write(dynamic_shapes=(any_size,) * len(inputs) if axes else None, external_data=False, verbose=False)
+        else:
+            write(opset_version=18, dynamic_axes={label: dict(enumerate(axes)) for label in labels})
     return {label: x.cpu().numpy() for label, x in zip(labels, inputs, strict=True)}
 
 
-def quantized(target, kind, build, axes=()):
+def quantized(target, kind, build, axes=(), dynamo=False):
     """Writes a network of torch's as ONNX Runtime quantises it; gives its feed."""
     from onnxruntime import quantization
 
@@ -471,7 +492,7 @@ def quantized(target, kind, build, axes=()):
 
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         source = Path(folder) / "f32.onnx"
-        feed = exported(source, "f32", build, axes)
+        feed = exported(source, "f32", build, axes, dynamo)
         if kind == "qdq":
             quantization.quantize_static(source, target, Feeds(feed), per_channel=True)
         else:
@@ -481,6 +502,7 @@ def quantized(target, kind, build, axes=()):
 
 def axes_of(base):
     """The names of the sizes that are not in the model."""
+    base = base.removesuffix(DYNAMO)
     if base.endswith("_dyn") or base in TEXTS:
         return ("batch", "length")
     return ("batch",) if base.endswith("_open") else ()
@@ -497,7 +519,7 @@ def many_sizes(is_text):
 
 def feeds_of(name, feed, many=False):
     """Pairs of label and feed: what a network was exported with or, where its sizes are open, several made of that."""
-    base = name.rpartition("_")[0]
+    base = name.rpartition("_")[0].removesuffix(DYNAMO)
     if not base.endswith("_open"):
         return [("", feed)]
     sizes = (many_sizes(base in TEXTS) if many else
@@ -516,7 +538,7 @@ def make(folder, name):
     try:
         write = quantized if kind in ("qdq", "dynamic") else exported
         feed = (WRITTEN[base][0](part, kind) if base in WRITTEN
-                else write(part, kind, NETS[base][0], axes_of(base)))
+                else write(part, kind, NETS[base][0], axes_of(base), base.endswith(DYNAMO)))
         np.savez(target.with_suffix(".npz"), **feed)
         part.rename(target)
     except Exception as error:  # a network that this version of a package lacks is left out

@@ -3,8 +3,9 @@
 the model of a row.
 
 A row is a name, the operator, its inputs, and what else it has. An input is a shape, of random values of type float,
-float16 or bfloat16 as the model's kind says, or an array; what is not the first input and no shape is a constant,
-unless it is large. An array of floats gets the model's type too, but for the inputs that a table lists as floats.
+float16 or bfloat16 as the model's kind says, or an array, or what makes one; what is not the first input and no shape
+is a constant, unless it is large. An array of floats gets the model's type too, but for the inputs that a table lists
+as floats.
 """
 
 import ml_dtypes
@@ -81,6 +82,8 @@ def model_of(name, row, kind):
         names.append("" if given is None else f"x{i}")
         if given is None:
             continue
+        if callable(given):
+            given = given()
         dtype = np.float32 if i in floats else KINDS[kind]
         value = array_of(given, dtype, random)
         if is_constant(i, given):

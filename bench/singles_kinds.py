@@ -13,16 +13,16 @@ INTEGERS = {"i32": I32, "i64": I64}
 
 
 def doubles(*shape):
-    return np.random.default_rng(7).standard_normal(shape)
+    return lambda: np.random.default_rng(7).standard_normal(shape)
 
 
 def weights(*shape):
-    return Constant(doubles(*shape) * 0.05)
+    return Constant(doubles(*shape)() * 0.05)
 
 
 def some(kind, *shape, most=99):
     """Values from 1 on, so that what divides is not zero."""
-    return ints(*shape, most=most, kind=kind) + kind(1)
+    return lambda: ints(*shape, most=most, kind=kind) + kind(1)
 
 
 def of_integers(op, *inputs, name=None, **attributes):
@@ -42,7 +42,7 @@ def of_doubles(op, *inputs, name=None, **attributes):
 
 
 def mask(*shape):
-    return ints(*shape, most=2).astype(bool)
+    return lambda: ints(*shape, most=2).astype(bool)
 
 
 CASES = dict([
@@ -147,6 +147,6 @@ CASES = dict([
     case("dequantizelinear_i32", "DequantizeLinear", some(I32, *FLAT), np.array(0.1, np.float32), np.array(0, I32)),
     case("dequantize_channel_i8", "DequantizeLinear", some(I8, *IMAGE), np.full(32, 0.1, np.float32), np.zeros(32, I8),
          axis=1),
-    case("convinteger", "ConvInteger", some(U8, 4, 32, 56, 56), Constant(some(I8, 32, 32, 3, 3)), pads=[1] * 4),
+    case("convinteger", "ConvInteger", some(U8, 4, 32, 56, 56), Constant(some(I8, 32, 32, 3, 3)()), pads=[1] * 4),
 ])
 FLOAT_ONLY = set(CASES)

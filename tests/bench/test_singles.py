@@ -12,7 +12,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench")]
 
 import singles  # noqa: E402
-import singles_contrib  # noqa: E402
 
 FEW = ("rmsnorm_row", "qmoe4_1_rows", "dequantize_blocks", "ffn_12x384x1536", "resize_linear", "gatherblock",
        "embedlayernorm", "topk_sort_1m", "concat_40_small", "topk_10_f64", "quantizelinear_u16")
@@ -20,9 +19,11 @@ FEW = ("rmsnorm_row", "qmoe4_1_rows", "dequantize_blocks", "ffn_12x384x1536", "r
 
 
 def test_no_name_is_there_twice():
-    names = set().union(*singles.TABLES.values())
-    assert sum(len(table) for table in singles.TABLES.values()) == len(names)
-    assert names >= singles.ONE_KIND | singles_contrib.HALF_ONLY
+    modules = [module for table in singles.TABLES for module in singles.modules_of(table)]
+    names = set().union(*(module.CASES for module in modules))
+    assert sum(len(module.CASES) for module in modules) == len(names)
+    for module in modules:
+        assert set(module.CASES) >= module.FLOAT_ONLY | getattr(module, "HALF_ONLY", set())
 
 
 @pytest.mark.parametrize("name", FEW)

@@ -31,12 +31,22 @@ TEST(graph_pass_find_rotary) {
           1);
 }
 
+DEVICE_TEST(rotary_of_fewer_dimensions_for_sines_changes_no_result) {
+    pass_check_run(device,
+                   "input x f32[?,5,2,4]\nconst c f32[1,1,2,4] = 1 2 1 2 3 4 3 4\n"
+                   "const s f32[2,4] = 5 6 5 6 7 8 7 8\n" NUMBERS("2") TURNED("x") SUM("x"),
+                   (mp_shape[]){SHAPE(2, 5, 2, 4)}, 1e-5, 1);
+}
+
 TEST(graph_pass_find_rotary_leaves_what_does_not_fit) {
     /* halves that may differ, other parts than halves, double */
     LEFT_ALONE(NULL, "input x f32[2,5,3,8]\ninput a f32[2,1,3,4]\ninput b f32[2,1,3,4]\n" NUMBERS(
                          "4") "t = Concat-13 (a, b) axis=-1\n" COSINES TURNED("x") SUM("x"));
     LEFT_ALONE(NULL, "input x f32[2,5,3,8]\ninput a f32[2,1,3,4]\n" NUMBERS("2") ALL("x"));
     LEFT_ALONE(NULL, "input x f64[2,5,3,8]\ninput a f64[2,1,3,4]\n" NUMBERS("4") ALL("x"));
+    /* cosines for each entry of the batch, sines for all of them */
+    LEFT_ALONE("-fold", "input x f32[2,5,1,4]\nconst c f32[2,1,1,4] = 1 2 1 2 3 4 3 4\n"
+                        "const s f32[1,4] = 1 2 1 2\n" NUMBERS("2") TURNED("x") SUM("x"));
 }
 
 /* ---- pairs of neighbours ---- */

@@ -101,7 +101,9 @@ DEVICE_TEST(rotary_halves_of_neighbours) {
     }
 }
 
-static void check_rotary(mp_device *device, mp_dtype type, int64_t size, int64_t rotated) {
+/* Cosines have as many dimensions of 1 in front as sines, or two more. */
+static void check_rotary(mp_device *device, mp_dtype type, int64_t size, int64_t rotated,
+                         bool has_more) {
     const int64_t width = BEFORE + HEADS * size;
     const mp_attr attrs[] = {OP_INTS("part", BEFORE, HEADS, size, size)};
     void *x = op_numbers(type, 1, BATCH * ROWS * width);
@@ -112,7 +114,8 @@ static void check_rotary(mp_device *device, mp_dtype type, int64_t size, int64_t
                  .attrs = attrs,
                  .attr_count = 1,
                  .in = {OP_TENSOR(type, x, BATCH, ROWS, width),
-                        OP_TENSOR(type, cosine, ROWS, rotated),
+                        has_more ? OP_TENSOR(type, cosine, 1, 1, ROWS, rotated)
+                                 : OP_TENSOR(type, cosine, ROWS, rotated),
                         OP_TENSOR(type, sine, ROWS, rotated)},
                  .in_count = 3,
                  .out_count = 1};
@@ -133,10 +136,10 @@ static void check_rotary(mp_device *device, mp_dtype type, int64_t size, int64_t
 DEVICE_TEST(rotary_halves_of_a_part_of_each_head) {
     static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
     for (size_t i = 0; i < MP_COUNT_OF(types); i++) {
-        check_rotary(device, types[i], 64, 32);
-        check_rotary(device, types[i], 80, 32);
-        check_rotary(device, types[i], 64, 64);
-        check_rotary(device, types[i], 7, 2);
+        check_rotary(device, types[i], 64, 32, false);
+        check_rotary(device, types[i], 80, 32, false);
+        check_rotary(device, types[i], 64, 64, true);
+        check_rotary(device, types[i], 7, 2, true);
     }
 }
 
@@ -271,6 +274,11 @@ DEVICE_TEST(rotary_halves_refuse) {
     bad = good;
     bad.in[1].shape.dim[0] = bad.in[2].shape.dim[0] = 2;
     CHECK_FAILS(plan_of(device, &bad), INVALID_ARGUMENT, "does not repeat");
+    bad = good;
+    bad.in[1] = op_f32(some, 1, 2, 3, 4);
+    CHECK_FAILS(plan_of(device, &bad), INVALID_ARGUMENT, length);
+    bad.in[1] = op_f32(some, 1, 1, 1, 3, 4);
+    CHECK_FAILS(plan_of(device, &bad), INVALID_ARGUMENT, length);
 }
 
 /* ---- halves ---- */

@@ -121,6 +121,25 @@ static int32_t cosine_of(const mp_graph *graph, int32_t product, const rotary *m
                : cosine;
 }
 
+/* Dimension `d` of four, of which those in front that are missing are 1. */
+static int64_t dim_of_four(const mp_graph *graph, int32_t value, int d) {
+    const int at = d - 4 + mp_graph_rank(graph, value);
+    return at >= 0 ? mp_graph_dim(graph, value, at) : 1;
+}
+
+/* Whether rows of cosines and of sines may be as many: no dimension is known to differ. */
+static bool may_be_alike(const mp_graph *graph, const rotary *m) {
+    static const int in_rows[] = {0, 2, 1, 3};
+    for (int d = 0; d < 4; d++) {
+        const int64_t c = dim_of_four(graph, m->cosine, m->cosine_in_rows ? in_rows[d] : d);
+        const int64_t s = dim_of_four(graph, m->sine, d);
+        if (c >= 0 && s >= 0 && c != s) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool match(const mp_graph *graph, const mp_vertex *sum, rotary *m) {
     for (int i = 0; i < 2; i++) {
         const int32_t plain = plain_product(graph, sum->in[i], &m->cosine_in_rows);
@@ -143,7 +162,7 @@ static bool match(const mp_graph *graph, const mp_vertex *sum, rotary *m) {
             return m->cosine != MP_NO_VALUE && mp_graph_rank(graph, m->x) == 4 &&
                    (type == MP_F32 || type == MP_F16 || type == MP_BF16) &&
                    goes_with(graph, m->cosine, m->x, m->paired) &&
-                   goes_with(graph, m->sine, m->x, m->paired);
+                   goes_with(graph, m->sine, m->x, m->paired) && may_be_alike(graph, m);
         }
     }
     return false;

@@ -26,24 +26,33 @@ static mp_status no_fit(const mp_planner *p, const mp_halves_input *from, const 
         mp_shape_text(&p->in[from->sine].shape, s), why);
 }
 
+/* With dimensions of 1 in front, so that there are four. */
+static mp_shape of_four(const mp_shape *shape) {
+    mp_shape whole = {.rank = 4, .dim = {1, 1, 1, 1}};
+    for (int d = 0; d < shape->rank && d < 4; d++) {
+        whole.dim[4 - shape->rank + d] = shape->dim[d];
+    }
+    return whole;
+}
+
 /* Both repeat each other's dimensions of 1, as the operators do that this one stands for. `y` is
  * x's shape at first. */
 static mp_status broadcast(const mp_planner *p, const mp_halves_input *from, mp_shape *y,
                            mp_rotary *r) {
-    const mp_shape *c = &p->in[from->cosine].shape;
-    mp_shape whole = {.rank = 4, .dim = {1, 1, 1, 1}};
+    const mp_shape *c = &p->in[from->cosine].shape, *s = &p->in[from->sine].shape;
+    const bool has_rows = c->rank >= 1 && c->rank <= 4 && s->rank >= 1 && s->rank <= 4;
+    const mp_shape whole = of_four(has_rows ? c : y), other = of_four(has_rows ? s : y);
     const int64_t length = c->rank > 0 ? c->dim[c->rank - 1] : 0;
     int64_t stride[MP_RANK_MAX];
     const bool fits =
         r->interleaved ? length <= y->dim[3] / 2 : length <= y->dim[3] && length % 2 == 0;
-    if (!mp_shape_equal(c, &p->in[from->sine].shape) || c->rank < 1 || c->rank > 4 || !fits) {
+    if (!has_rows || !mp_shape_equal(&whole, &other) || !fits) {
         return no_fit(p, from,
                       r->interleaved
                           ? "rows of both are to be of one length, at most half that of a head"
                           : "rows of both are to be of one even length, at most that of a head");
     }
     r->rotated = r->interleaved ? 2 * length : length;
-    memcpy(whole.dim + 4 - c->rank, c->dim, (size_t)c->rank * sizeof *c->dim);
     mp_shape_strides(&whole, stride);
     for (int d = 0; d < 3; d++) {
         const int64_t here = y->dim[d], there = whole.dim[d];
