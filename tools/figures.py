@@ -128,19 +128,32 @@ def quantized():
     return table(["", "here, ms", "CUDA provider", "time, of its", "float32 here"], rows)
 
 
+def rated(name):
+    """How many rows of a comparison have a ratio, their mean, how many are slower, and the slowest."""
+    found = load(f"in-tree-{name}")
+    rows = sorted((row for row in found["rows"] if "ratio" in row), key=lambda row: -row["ratio"])
+    slow = [row for row in rows if row["ratio"] > SLOWER]
+    slowest = ", ".join(f"{row['model']} {number(row['ratio'])}" for row in rows[:3])
+    return [str(len(rows)), number(found["geometric_mean"]), str(len(slow)), slowest]
+
+
+def rates(tables):
+    return table(["", "rows", "time, of its", "slower by a twentieth", "the slowest"],
+                 [[what, *rated(name)] for name, what in tables.items()])
+
+
 def singles():
     """Models of one operator beside the ordinary runs of ONNX Runtime's CUDA provider, the slowest of each table."""
-    tables = {"operators": "operators, at usual sizes", "shapes": "unusual sizes",
-              "kinds": "doubles, integers, bytes", "contrib": "more of com.microsoft",
-              "operators-bf16": "operators in bfloat16", "shapes-bf16": "unusual sizes in bfloat16"}
-    rows = []
-    for name, what in tables.items():
-        found = load(f"in-tree-{name}")
-        rated = sorted((row for row in found["rows"] if "ratio" in row), key=lambda row: -row["ratio"])
-        slow = [row for row in rated if row["ratio"] > SLOWER]
-        slowest = ", ".join(f"{row['model']} {number(row['ratio'])}" for row in rated[:3])
-        rows.append([what, str(len(rated)), number(found["geometric_mean"]), str(len(slow)), slowest])
-    return table(["", "rows", "time, of its", "slower by a twentieth", "the slowest"], rows)
+    return rates({"operators": "operators, at usual sizes", "shapes": "unusual sizes",
+                  "kinds": "doubles, integers, bytes", "contrib": "more of com.microsoft",
+                  "operators-bf16": "operators in bfloat16", "shapes-bf16": "unusual sizes in bfloat16"})
+
+
+def kinds():
+    """Networks of further kinds beside the CUDA provider's better of an ordinary run and a graph."""
+    return rates({"networks": "kinds of transformers and torchvision, float16", "timm": "kinds of timm, float16",
+                  "written": "kinds that these have not, float32 and float16",
+                  "dynamo": "as torch's newer exporter writes them, float16"})
 
 
 def peaks_of_four():
@@ -227,7 +240,7 @@ def handed():
     return table(["us a round", "a handle that is kept open", "a handle", "through the host"], rows)
 
 
-TABLES = {"summary": summary, "pool": pool, "islands": islands, "providers": providers, "calls": calls,
+TABLES = {"summary": summary, "pool": pool, "islands": islands, "providers": providers, "calls": calls, "kinds": kinds,
           "singles": singles, "quantized": quantized, "shared": shared, "steps": steps, "tokens": tokens,
           "ranks": ranks, "decoder_ranks": decoder_ranks, "handed": handed}
 
