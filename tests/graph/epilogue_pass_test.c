@@ -275,6 +275,19 @@ TEST(graph_pass_gemm_epilogue) {
           "g = millpond.MatMulBias-1 (x, w, b) \"product+sum+gelu\" activation=\"Swish\" "
           "activation_alpha=1.5f\ny = MatMul-13 (g, v)\noutput y\n",
           2);
+    /* without a bias: another product follows, not a gate */
+    check(NULL,
+          "input x f32[2,8]\nconst w f32[8,16]\nconst v f32[16,8]\n"
+          "p = MatMul-13 (x, w) \"product\"\nr = Relu-14 (p) \"relu\"\n"
+          "y = MatMul-13 (r, v)\noutput y\n",
+          "input x f32[2,8]\nconst w f32[8,16]\nconst v f32[16,8]\n"
+          "r = millpond.MatMulBias-1 (x, w) \"product+relu\" activation=\"Relu\"\n"
+          "y = MatMul-13 (r, v)\noutput y\n",
+          1);
+    LEFT_ALONE(NULL, "input x f32[2,8]\ninput z f32[2,16]\nconst w f32[8,16]\n"
+                     "p = MatMul-13 (x, w)\nr = Relu-14 (p)\ny = Mul-14 (r, z)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[2,8]\ninput w f32[8,16]\nconst v f32[16,8]\n"
+                     "p = MatMul-13 (x, w)\nr = Relu-14 (p)\ny = MatMul-13 (r, v)\noutput y\n");
     /* many rows; floats that may not be rounded */
     LEFT_ALONE(NULL, "input x f16[257,8]\nconst w f16[8,16]\nconst v f16[16,8]\n"
                      "p = Gemm-13 (x, w)\ng = Gelu-20 (p)\ny = MatMul-13 (g, v)\noutput y\n");
@@ -315,6 +328,9 @@ DEVICE_TEST(epilogue_passes_keep_results) {
     static const char *const narrow =
         "input x f16[?,8]\nconst w f16[8,16]\nconst b f16[16]\np = MatMul-13 (x, w)\n"
         "s = Add-14 (b, p)\ny = Gelu-20 (s) approximate=\"tanh\"\noutput y\n";
+    static const char *const bare =
+        "input x f16[?,8]\nconst w f16[8,16]\nconst v f16[16,8]\np = MatMul-13 (x, w)\n"
+        "g = Gelu-20 (p) approximate=\"tanh\"\ny = MatMul-13 (g, v)\noutput y\n";
     static const char *const images =
         "input x f32[?,4,?,?]\ninput z f32[?,?,?,?]\nconst w f32[6,4,3,3]\nconst b f32[6]\n"
         "const v f32[6,6,1,1]\n"
@@ -328,6 +344,7 @@ DEVICE_TEST(epilogue_passes_keep_results) {
     const mp_shape none[] = {SHAPE(0, 4, 5, 7), SHAPE(0, 6, 5, 7)};
     pass_check_run(device, products, rows, 1e-4, 4);
     pass_check_run(device, narrow, rows, 4e-3, 2);
+    pass_check_run(device, bare, rows, 4e-3, 1);
     pass_check_run(device, images, image, 1e-4, 2);
     pass_check_run(device, images, small, 1e-4, 2);
     pass_check_run(device, images, large, 1e-4, 2);

@@ -20,7 +20,16 @@ TEST(graph_pass_unflatten) {
           "p#9 = millpond.MatMulBias-1 (x, w, b) \"fc\"\nr = Reshape-14 (p#9, back)\n"
           "y = Exp-13 (r)\noutput y\n",
           1);
-    /* dimensions of the product are asked for; a factor; other rows; read twice */
+    /* without a bias */
+    check(NULL,
+          "input x f32[2,5,8]\nconst w f32[8,6]\nconst rows i64[2] = 10 8\n"
+          "const back i64[3] = 2 5 6\nf = Reshape-14 (x, rows)\np = Gemm-13 (f, w) \"fc\"\n"
+          "r = Reshape-14 (p, back)\ny = Exp-13 (r)\noutput y\n",
+          "input x f32[2,5,8]\nconst w f32[8,6]\nr = MatMul-13 (x, w) \"fc\"\n"
+          "y = Exp-13 (r)\noutput y\n",
+          1);
+    /* dimensions of the product are asked for; a factor; other rows; read twice; no constant bias
+     */
     LEFT_ALONE(NULL, "input x f32[2,5,8]\nconst w f32[8,6]\nconst b f32[6]\n"
                      "const rows i64[2] = 10 8\nconst back i64[3] = 0 2 3\n"
                      "f = Reshape-14 (x, rows)\np = Gemm-13 (f, w, b)\n"
@@ -37,6 +46,10 @@ TEST(graph_pass_unflatten) {
                      "const rows i64[2] = 10 8\nconst back i64[3] = 2 5 6\n"
                      "f = Reshape-14 (x, rows)\np = Gemm-13 (f, w, b)\n"
                      "r = Reshape-14 (p, back)\ny = Exp-13 (r)\noutput y\noutput p\n");
+    LEFT_ALONE(NULL, "input x f32[2,5,8]\ninput b f32[6]\nconst w f32[8,6]\n"
+                     "const rows i64[2] = 10 8\nconst back i64[3] = 2 5 6\n"
+                     "f = Reshape-14 (x, rows)\np = Gemm-13 (f, w, b)\n"
+                     "r = Reshape-14 (p, back)\ny = Exp-13 (r)\noutput y\n");
 }
 
 TEST(graph_pass_scale_heads) {

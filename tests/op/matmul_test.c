@@ -183,9 +183,9 @@ DEVICE_TEST(matmul_bias_refuses_what_is_no_row) {
                  .in = {op_f32(NULL, 2, 3), op_f32(NULL, 3, 4), op_f32(NULL, 2)}};
     CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT,
                 "B of shape 3x4 and a bias of shape 2: B must be one matrix, the bias 4 numbers");
+    c.in[1] = op_f32(NULL, 2, 3, 4);
     c.in[2] = (op_tensor){.type = MP_NONE};
     CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "a bias of shape (none)");
-    c.in[1] = op_f32(NULL, 2, 3, 4);
     c.in[2] = op_f32(NULL, 4);
     CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "B of shape 2x3x4");
     c.in[1] = op_f32(NULL, 2, 4);

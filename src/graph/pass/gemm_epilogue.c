@@ -1,8 +1,9 @@
 /* gemm_epilogue.c - an activation behind a product and its bias becomes part of the product: Relu,
  * and Gelu by tanh of 16-bit elements, which libraries have on the way to memory; other kinds of
  * Gelu, and x times a sigmoid of x, where a kernel of ours has them (op/linear/rows_mma.c) and
- * another product follows, so that no element-wise operator does. What else there is is left to
- * what fuses element-wise operators.
+ * another product follows, so that no element-wise operator does. Behind a product without a bias
+ * another one must follow, too: it may be one of a pair that a gate brings together. What else
+ * there is is left to what fuses element-wise operators.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
@@ -63,22 +64,24 @@ static bool may_be_ours(const mp_graph *graph, const mp_vertex *product) {
 /* Whether the activation that node `last` is becomes part of the product. */
 static bool is_wanted(const mp_graph *graph, const mp_vertex *product, int32_t last,
                       const activation *a) {
-    if (a->name == NULL || a->is_common) {
+    if (a->name == NULL || (a->is_common && !mp_vertex_is(product, "MatMul"))) {
         return a->name != NULL;
     }
     const int32_t next = mp_graph_reader(graph, graph->nodes[last].out[0], NULL);
-    return next != MP_NO_NODE && is_product(&graph->nodes[next]) && may_be_ours(graph, product);
+    return next != MP_NO_NODE && is_product(&graph->nodes[next]) &&
+           (a->is_common || may_be_ours(graph, product));
 }
 
 static mp_status join(mp_graph *graph, int32_t product, int32_t last, const activation *how) {
     const mp_vertex p = graph->nodes[product];
     const mp_vertex a = graph->nodes[last];
-    const bool own = mp_vertex_is_own(&p, "MatMulBias");
+    const bool is_gemm = mp_vertex_is(&p, "Gemm");
     mp_attr attrs[ATTRS_MAX];
     char name[256];
     (void)snprintf(name, sizeof name, "%s+%s", p.node.name, a.node.name);
     mp_node node = p.node;
-    node.op = own ? p.node.op : mp_op_find("com.microsoft", "FusedGemm", 1);
+    node.op = is_gemm ? mp_op_find("com.microsoft", "FusedGemm", 1)
+                      : mp_op_find(MP_OWN_DOMAIN, "MatMulBias", 1);
     node.version = 1;
     node.name = name;
     node.attrs = attrs;
@@ -96,11 +99,20 @@ static mp_status join(mp_graph *graph, int32_t product, int32_t last, const acti
     return MP_OK;
 }
 
+/* Products of one matrix for all rows, without an activation. */
+static bool has_none_yet(const mp_graph *graph, const mp_vertex *v) {
+    if (mp_vertex_is(v, "MatMul")) {
+        const mp_tensor *matrix = mp_graph_constant(graph, v->in[1]);
+        return matrix != NULL && matrix->shape.rank == 2 && v->node.attr_count == 0;
+    }
+    return mp_vertex_is_own(v, "MatMulBias") ? v->node.attr_count == 0
+                                             : mp_vertex_is(v, "Gemm") && v->node.attr_count <= 4;
+}
+
 mp_status mp_pass_gemm_epilogue(mp_graph *graph, mp_rewrites *rewrites) {
     for (int32_t n = 0; n < graph->node_count; n++) {
         const mp_vertex *v = &graph->nodes[n];
-        const bool bias = mp_vertex_is_own(v, "MatMulBias");
-        if ((!bias && !mp_vertex_is(v, "Gemm")) || v->node.attr_count > (bias ? 0 : 4)) {
+        if (!has_none_yet(graph, v)) {
             continue;
         }
         const int32_t last = mp_graph_reader(graph, v->out[0], NULL);

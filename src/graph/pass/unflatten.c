@@ -16,13 +16,21 @@ static const mp_tensor *constant_at(const mp_graph *graph, const mp_vertex *v, i
     return x != NULL && x->shape.rank == rank ? x : NULL;
 }
 
-/* Of a constant matrix as it is and a constant row. */
+/* A constant row; an exporter leaves out one of zeros. */
+static bool has_bias(const mp_vertex *v) {
+    return mp_vertex_in(v, 2) != MP_NO_VALUE;
+}
+
+/* Of a constant matrix as it is and a constant row, if one. */
 static bool is_wanted(const mp_graph *graph, const mp_vertex *v) {
     const mp_tensor *matrix = mp_vertex_is(v, "Gemm") ? constant_at(graph, v, 1, 2) : NULL;
-    const mp_tensor *row = matrix != NULL ? constant_at(graph, v, 2, 1) : NULL;
-    return row != NULL && row->type == matrix->type && row->shape.dim[0] == matrix->shape.dim[1] &&
-           mp_node_int(&v->node, "transA", 0) == 0 && mp_node_int(&v->node, "transB", 0) == 0 &&
-           mp_node_float(&v->node, "alpha", 1) == 1 && mp_node_float(&v->node, "beta", 1) == 1;
+    const mp_tensor *row = matrix != NULL && has_bias(v) ? constant_at(graph, v, 2, 1) : NULL;
+    const bool fits = row != NULL
+                          ? row->type == matrix->type && row->shape.dim[0] == matrix->shape.dim[1]
+                          : matrix != NULL && !has_bias(v);
+    return fits && mp_node_int(&v->node, "transA", 0) == 0 &&
+           mp_node_int(&v->node, "transB", 0) == 0 && mp_node_float(&v->node, "alpha", 1) == 1 &&
+           mp_node_float(&v->node, "beta", 1) == 1;
 }
 
 /* What is seen as rows of so many elements, if it has them in three dimensions or more. */
@@ -55,11 +63,14 @@ static mp_status rewrite(mp_graph *graph, int32_t n, int32_t behind, int32_t x) 
     const mp_vertex reshape = graph->nodes[behind];
     const int64_t columns = graph->values[gemm.in[1]].tensor.shape.dim[1];
     const bool goes = mp_rows_are_back(graph, reshape.out[0], x, columns);
-    const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "MatMulBias", 1),
-                          .version = 1,
+    const bool biased = has_bias(&gemm);
+    const int version = biased ? 1 : 13;
+    const mp_node node = {.op = biased ? mp_op_find(MP_OWN_DOMAIN, "MatMulBias", version)
+                                       : mp_op_find("", "MatMul", version),
+                          .version = version,
                           .name = gemm.node.name,
                           .options = gemm.node.options};
-    const int32_t in[] = {x, gemm.in[1], gemm.in[2]};
+    const int32_t in[] = {x, gemm.in[1], mp_vertex_in(&gemm, 2)};
     int32_t out = reshape.out[0];
     if (!goes) {
         mp_tensor tensor = {.type = mp_graph_type(graph, gemm.in[1])};
@@ -73,7 +84,7 @@ static mp_status rewrite(mp_graph *graph, int32_t n, int32_t behind, int32_t x) 
     } else {
         mp_graph_remove_node(graph, behind);
     }
-    MP_TRY(mp_graph_change_node(graph, n, &node, in, 3, &out, 1));
+    MP_TRY(mp_graph_change_node(graph, n, &node, in, biased ? 3 : 2, &out, 1));
     mp_graph_drop_unread(graph, gemm.in[0]);
     return MP_OK;
 }

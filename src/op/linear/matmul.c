@@ -112,6 +112,7 @@ static mp_status read_activation(const mp_planner *p, mp_activation_choice *out)
     return mp_activation_read(mp_node_string(p->node, "activation", NULL), params, count, out);
 }
 
+/* x, B, a bias or none. */
 static mp_status plan_matmul_bias(mp_planner *p) {
     const mp_dtype dtype = p->in[0].type;
     const mp_tensor *bias = mp_plan_in(p, 2);
@@ -119,7 +120,7 @@ static mp_status plan_matmul_bias(mp_planner *p) {
     mp_product x;
     MP_TRY(read_activation(p, &activation));
     MP_TRY(mp_product_read(&p->in[0].shape, &p->in[1].shape, &x));
-    if (bias == NULL || mp_shape_count(&x.b_batch) != 1 || mp_shape_count(&bias->shape) != x.n) {
+    if (mp_shape_count(&x.b_batch) != 1 || (bias != NULL && mp_shape_count(&bias->shape) != x.n)) {
         char matrix[MP_SHAPE_TEXT];
         char row[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT,
@@ -129,7 +130,8 @@ static mp_status plan_matmul_bias(mp_planner *p) {
                        bias != NULL ? mp_shape_text(&bias->shape, row) : "(none)", (long long)x.n);
     }
     MP_TRY(mp_plan_output(p, 0, dtype, &x.out));
-    return mp_shape_count(&x.out) > 0 ? plan_one_b(p, dtype, &x, MP_IN(2), &activation) : MP_OK;
+    const mp_ref row = bias != NULL ? MP_IN(2) : MP_NOWHERE;
+    return mp_shape_count(&x.out) > 0 ? plan_one_b(p, dtype, &x, row, &activation) : MP_OK;
 }
 
 enum { MADE_BIAS = 2, MADE_BEFORE };
