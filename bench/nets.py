@@ -44,6 +44,10 @@ def timm_classifier(name):
     import torch
 
     net = timm.create_model(name, exportable=True)
+    with torch.no_grad():
+        for weights in net.parameters():  # zeros, as some begin with, would hide what is computed
+            if not weights.any():
+                weights.normal_(std=0.02)
     return net, [torch.randn(1, *timm.data.resolve_model_data_config(net)["input_size"])]
 
 
