@@ -112,6 +112,7 @@ PROGRAMS = {
     **{f"recurrent_steps_{word}": ("recurrent.cpp", "recurrent_steps", {}, [f"K_T0={word}", "BY_STEPS=1"])
        for word in ("f64", "f16")},
     "norm_short": ("norm_short.cpp", "norm_short", {}, ["K_T0=f32"]),
+    **{f"talking_{word}": ("talking.cpp", "talking_heads", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},
     **{f"gated_bias_{word}": ("gated_bias.cpp", "gated_bias", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},
     **{f"group_norm_{rows}_{word}": ("group_norm.cpp", "group_stats", {"group_apply": "rows/group_apply.cu"},
                                      [f"K_T0={word}", "K_T1=f32", f"K_ROWS={rows}"])
