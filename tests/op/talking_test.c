@@ -143,5 +143,6 @@ DEVICE_TEST(talking_heads_refuse) {
     CHECK_FAILS(op_plan(device, &bad, &plan), INVALID_ARGUMENT, "5 heads are mixed by 5");
     bad = good;
     bad.in[0] = op_f32(some, 1, 4, 1, 1 << 13);
-    CHECK_FAILS(op_plan(device, &bad, &plan), UNSUPPORTED, "1x4x1x8192, whose heads become 5 and these 6");
+    CHECK_FAILS(op_plan(device, &bad, &plan), UNSUPPORTED,
+                "1x4x1x8192, whose heads become 5 and these 6");
 }

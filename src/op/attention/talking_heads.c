@@ -50,9 +50,12 @@ static mp_status plan_talking_heads(mp_planner *p) {
     if (mp_shape_count(&y) == 0 || mp_shape_count(x) == 0) {
         return MP_OK;
     }
-    if (!mp_talking_fits(args.before.from, args.before.to, args.after.to, x->dim[3])) {
-        return MP_FAIL(UNSUPPORTED, "%d heads that talk over %lld keys are too many",
-                       args.before.to, (long long)x->dim[3]);
+    if (!mp_talking_fits(args.before.from, args.before.to, args.after.to, x->dim[3]) ||
+        mp_shape_count(x) / x->dim[1] / x->dim[3] > INT32_MAX) {
+        char text[MP_SHAPE_TEXT];
+        return MP_FAIL(UNSUPPORTED,
+                       "scores of shape %s, whose heads become %d and these %d, are too many",
+                       mp_shape_text(x, text), args.before.to, args.after.to);
     }
     args.rows = x->dim[2];
     args.units = (int32_t)(x->dim[0] * x->dim[2]);
