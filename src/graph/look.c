@@ -287,7 +287,8 @@ static bool keeps_rank(const mp_vertex *v) {
     static const char *const names[] = {"Split", "Slice", "Pad", "Conv"};
     return mp_vertex_is_any(v, names, MP_COUNT_OF(names)) || mp_vertex_keeps_shape(v) ||
            mp_vertex_is_own(v, "MatMulBias") || mp_vertex_is_own(v, "FusedConv") ||
-           mp_vertex_is_own(v, "IntegerProduct") || strcmp(v->node.op->name, "MatMulNBits") == 0 ||
+           mp_vertex_is_own(v, "IntegerProduct") || mp_vertex_is_own(v, "ShuffleParts") ||
+           strcmp(v->node.op->name, "MatMulNBits") == 0 ||
            (mp_vertex_is(v, "ReduceMean") && mp_node_int(&v->node, "keepdims", 1) == 1);
 }
 

@@ -143,9 +143,14 @@ static double *run_with(mp_device *device, const char *text, const char *words,
 
 void pass_check_run(mp_device *device, const char *text, const mp_shape *in, double far,
                     int64_t rewrites) {
+    pass_check_run_by(device, "-dead", text, in, far, rewrites);
+}
+
+void pass_check_run_by(mp_device *device, const char *words, const char *text, const mp_shape *in,
+                       double far, int64_t rewrites) {
     int64_t count = 0, fused_count = 0, done = 0;
     double *apart = run_with(device, text, "=0", in, &count, &done);
-    double *fused = run_with(device, text, "-dead", in, &fused_count, &done);
+    double *fused = run_with(device, text, words, in, &fused_count, &done);
     CHECK(done >= rewrites);
     CHECK_EQ_INT(fused_count, count);
     for (int64_t i = 0; i < count; i++) {

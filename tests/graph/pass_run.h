@@ -16,5 +16,8 @@
  * so many, without those of `dead`. */
 void pass_check_run(mp_device *device, const char *text, const mp_shape *in, double far,
                     int64_t rewrites);
+/* The same after passes by these words. */
+void pass_check_run_by(mp_device *device, const char *words, const char *text, const mp_shape *in,
+                       double far, int64_t rewrites);
 
 #endif

@@ -10,25 +10,29 @@
 
 enum { ATTRS_MAX = 16 };
 
-/* ---- Concat and Split: one axis, an attribute ---- */
+/* ---- Concat, Split and ShuffleParts: one axis, an attribute ---- */
 
 static bool has_axis(const mp_vertex *v) {
-    return mp_vertex_is(v, "Concat") || mp_vertex_is(v, "Split");
+    return mp_vertex_is(v, "Concat") || mp_vertex_is(v, "Split") ||
+           mp_vertex_is_own(v, "ShuffleParts");
 }
 
-/* Whether a convolution that reads the value wants its twin. */
-static bool is_wanted(const mp_layout *l, int32_t value) {
+/* Whether a convolution that reads what the node makes wants the twin of that. */
+static bool is_wanted(const mp_layout *l, const mp_vertex *maker) {
     for (int32_t n = 0; n < l->graph->node_count; n++) {
         const mp_vertex *v = &l->graph->nodes[n];
-        if (!v->is_gone && mp_last_conv_op(v) != NULL && v->guard == 0 && v->in[0] == value &&
-            mp_wants_last(l, v)) {
-            return true;
+        const bool wants =
+            !v->is_gone && mp_last_conv_op(v) != NULL && v->guard == 0 && mp_wants_last(l, v);
+        for (int i = 0; wants && i < maker->out_count; i++) {
+            if (v->in[0] == maker->out[i]) {
+                return true;
+            }
         }
     }
     return false;
 }
 
-/* All parts of a Concat have twins of as many dimensions, are constants, or are turned for a
+/* All parts that are joined have twins of as many dimensions, are constants, or are turned for a
  * convolution that would have all of them turned otherwise. */
 static bool has_parts(const mp_layout *l, const mp_vertex *v, int rank) {
     bool turns = false;
@@ -39,7 +43,7 @@ static bool has_parts(const mp_layout *l, const mp_vertex *v, int rank) {
         turns =
             turns || (mp_twin_rank(l, v->in[i]) != rank && !mp_is_twin_constant(l, v->in[i], rank));
     }
-    return !turns || is_wanted(l, v->out[0]);
+    return !turns || is_wanted(l, v);
 }
 
 static int rank_along(const mp_layout *l, const mp_vertex *v) {
@@ -171,7 +175,7 @@ static mp_status turn_axis(mp_layout *l, int32_t n) {
         .name = "axis", .kind = MP_ATTR_INT, .i = mp_to_first(rank)[axis < 0 ? axis + rank : axis]};
     for (int i = 0; i < v.in_count; i++) {
         in[i] = v.in[i];
-        if (i == 0 || mp_vertex_is(&v, "Concat")) {
+        if (i == 0 || !mp_vertex_is(&v, "Split")) {
             MP_TRY(turn_part(l, v.in[i], rank, &in[i]));
         }
     }

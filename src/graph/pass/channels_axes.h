@@ -1,5 +1,5 @@
 /* channels_axes.h - nodes that say along which dimensions they work, over images with their
- * channels last: Concat, Split, Slice, Pad and reductions.
+ * channels last: Concat, Split, ShuffleParts, Slice, Pad and reductions.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_GRAPH_PASS_CHANNELS_AXES_H
 #define MP_GRAPH_PASS_CHANNELS_AXES_H

@@ -99,6 +99,51 @@ typedef struct mp_concat_split_args {
     k_part part[K_PARTS_MAX];
 } mp_concat_split_args;
 
+/* ---- channels that are taken from groups in turns (op/move/shuffle_parts.c) ----
+ * Channel o of the result is channel o % groups * (channels / groups) + o / groups of the parts
+ * side by side. */
+
+enum { K_SHUFFLE_MAX = 8 }; /* parts, and outputs */
+
+typedef struct k_shuffle_part {
+    const void *data;
+    int64_t first; /* channel; the next part begins `channels` further */
+    int64_t channels;
+} k_shuffle_part;
+
+/* Numbers are of what a lane writes at once. */
+typedef struct k_shuffle_out {
+    void *data;
+    int64_t start; /* of its first in the walk over all outputs */
+    int64_t width; /* of a row */
+    int64_t first; /* channel, or pack of a row, that it begins with */
+    k_divider divider;
+} k_shuffle_out;
+
+/* Tensors [rows, channels, inner]. */
+typedef struct mp_shuffle_parts_args {
+    int64_t count; /* of all outputs */
+    int64_t inner;
+    int64_t groups;
+    int64_t size; /* channels of a group */
+    int32_t parts, outs;
+    int32_t wide; /* 2^31 elements or more: dividers are not used */
+    int32_t unused;
+    k_divider by_inner, by_groups;
+    k_shuffle_part part[K_SHUFFLE_MAX];
+    k_shuffle_out out[K_SHUFFLE_MAX];
+} mp_shuffle_parts_args;
+
+/* Two groups, each within rows of one part, and channels that are neighbours. A lane reads a pack
+ * of each group and writes both as one. */
+typedef struct mp_interleave_args {
+    const void *even, *odd; /* where the groups begin */
+    uint32_t even_stride, odd_stride;
+    int64_t count; /* of packs written; less than 2^31 */
+    int32_t outs, unused;
+    k_shuffle_out out[K_SHUFFLE_MAX];
+} mp_interleave_args;
+
 enum { K_PAD_CONSTANT, K_PAD_EDGE, K_PAD_REFLECT, K_PAD_WRAP };
 
 typedef struct mp_pad_args {

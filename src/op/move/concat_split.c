@@ -1,6 +1,7 @@
 /* concat_split.c - Concat and Split: tensors side by side in a larger one, many in one launch.
  * Kernel: move/concat_split.cu.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "op/move/concat_split.h"
 #include "kernel/move/move_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
@@ -145,7 +146,7 @@ static mp_status make_list(int count, part **out) {
 
 /* ---- Concat ---- */
 
-static mp_status joined_shape(const mp_planner *p, int axis, mp_shape *shape) {
+mp_status mp_joined_shape(const mp_planner *p, int axis, mp_shape *shape) {
     const mp_tensor *first = &p->in[0];
     *shape = first->shape;
     for (int i = 1; i < p->in_count; i++) {
@@ -171,7 +172,7 @@ static mp_status plan_concat(mp_planner *p) {
     int axis = 0;
     part *list = NULL;
     MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 1), first->shape.rank, "axis", &axis));
-    MP_TRY(joined_shape(p, axis, &shape));
+    MP_TRY(mp_joined_shape(p, axis, &shape));
     MP_TRY(mp_plan_output(p, 0, first->type, &shape));
     MP_TRY(make_list(p->in_count, &list));
     for (int i = 0; i < p->in_count; i++) {
