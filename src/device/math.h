@@ -44,8 +44,7 @@ struct mp_gemm {
     bool tf32;             /* may round float inputs to TF32 on devices that have it */
     bool bias;             /* operand 4: n values, added to each row */
     mp_activation activation;
-    float activation_alpha; /* of MP_ACTIVATION_SWISH; those with more numbers are none of a product
-                             */
+    float activation_alpha, activation_beta; /* as of a convolution */
     int64_t m, n, k;
     int64_t lda, ldb, ldc; /* elements between rows as stored; ldc serves C and D */
     int64_t batch;

@@ -39,6 +39,9 @@ static const subject subjects[] = {
     {65, 72, 136, "Relu", 0, RESIDUAL, false},
     {130, 1096, 72, "", 0, BIAS, true}, /* ... shared */
     {130, 3072, 136, "Silu", 0, RESIDUAL, false},
+    {130, 64, 136, "LeakyRelu", 0.1F, BIAS, true},
+    {70, 128, 72, "Clip", -0.5F, RESIDUAL, true},
+    {33, 64, 48, "HardSigmoid", 0.25F, BIAS, false},
 };
 static const subject deep = {128, 2048, 768, "", 0, RESIDUAL, false}; /* shared 64 x 48 */
 
@@ -47,13 +50,32 @@ static const subject wide[] = {
     {512, 200, 3072, "Gelu", 0, BIAS, true},    /* 128 x 96 */
     {500, 40, 2904, "Gelu", 0, RESIDUAL, true}, /* ... with a rest of k, of rows and of columns */
     {384, 776, 5000, "Silu", 0, NOTHING, true}, /* 128 x 128 */
+    {384, 72, 5000, "Clip", -1, BIAS, true},
     {1021, 104, 2312, "Swish", 1.702F, BIAS, true}, /* 128 x 192 */
     {1024, 72, 2304, "", 0, RESIDUAL, true},        /* of floats alone */
 };
 
+static bool has_second(const subject *s) {
+    return strcmp(s->activation, "Clip") == 0 || strcmp(s->activation, "HardSigmoid") == 0;
+}
+
+/* The second number of such activations. */
+static float second_of(const subject *s) {
+    return 1 - s->number;
+}
+
 static double activated(const subject *s, double x) {
     if (strcmp(s->activation, "Relu") == 0) {
         return x < 0 ? 0 : x;
+    }
+    if (strcmp(s->activation, "LeakyRelu") == 0) {
+        return x < 0 ? (double)s->number * x : x;
+    }
+    if (has_second(s) && s->activation[0] == 'C') {
+        return fmin(fmax(x, (double)s->number), (double)second_of(s));
+    }
+    if (has_second(s)) {
+        return fmin(fmax((double)s->number * x + (double)second_of(s), 0), 1);
     }
     if (strcmp(s->activation, "Sigmoid") == 0) {
         return 1 / (1 + exp(-x));
@@ -111,7 +133,8 @@ static void check_some(const subject *s, const op_case *c) {
 static void check_subject(mp_device *device, const subject *s, mp_dtype type, bool constant) {
     const mp_attr attrs[] = {OP_FLOAT("alpha", 0.125F), OP_INT("transB", s->turned),
                              OP_TEXT("activation", s->activation),
-                             OP_FLOAT("activation_alpha", s->number)};
+                             OP_FLOAT("activation_alpha", s->number),
+                             OP_FLOAT("activation_beta", second_of(s))};
     const int64_t rows = s->added == RESIDUAL ? s->m : 1;
     void *a = op_numbers(type, 1, s->m * s->k), *b = op_numbers(type, 2, s->k * s->n);
     void *z = op_numbers(type, 3, rows * s->n);
@@ -126,7 +149,9 @@ static void check_subject(mp_device *device, const subject *s, mp_dtype type, bo
         .in_count = s->added == NOTHING ? 2 : 3,
         .out_count = 1,
         .attrs = attrs,
-        .attr_count = s->number != 0 ? 4 : 3,
+        .attr_count = has_second(s)    ? 5
+                      : s->number != 0 ? 4
+                                       : 3,
         .constant = constant ? 2 : 0};
     op_run(device, &c);
     check_some(s, &c);

@@ -466,7 +466,8 @@ typedef struct mp_rows_mma_args {
     int32_t constant;      /* b is one, and may be read before the kernel before has ended */
     int32_t activation;
     float alpha, beta;
-    float activation_alpha;
+    float activation_alpha, activation_beta;
+    int32_t unused;
 } mp_rows_mma_args;
 
 #endif

@@ -159,7 +159,7 @@ K_FN void r_store(const r_tile *at, const float *sums) {
             continue;
         }
         y = *(const r_four *)(const void *)(sums + u.place);
-        c_activate_four(args->activation, args->activation_alpha, 0, y.at);
+        c_activate_four(args->activation, args->activation_alpha, args->activation_beta, y.at);
         K_UNROLL
         for (int32_t w = 0; w < R_WORDS; w++) {
             words.at[w] = T_repack(y.at + w * K_WORD);

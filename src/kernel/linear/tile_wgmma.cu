@@ -248,7 +248,8 @@ K_FN void w_store(const mp_rows_mma_args *args, const w_units *u, float alpha, c
             y[j * R_UNIT + e] = alpha * sum.at[e] + bias->at[e];
         }
     }
-    c_activate_some(args->activation, args->activation_alpha, 0, y, W_MANY * R_UNIT);
+    c_activate_some(args->activation, args->activation_alpha, args->activation_beta, y,
+                    W_MANY * R_UNIT);
     K_UNROLL
     for (int32_t j = 0; j < W_MANY; j++) {
         r_words words;

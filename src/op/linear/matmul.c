@@ -48,6 +48,7 @@ static mp_status plan_active(mp_planner *p, const mp_gemm *gemm, const mp_ref *o
     mp_gemm active = *gemm;
     active.activation = activation->kind;
     active.activation_alpha = activation->a;
+    active.activation_beta = activation->b;
     if (active.activation != MP_ACTIVATION_NONE) {
         const mp_status status = mp_plan_rows(p, &active, operands);
         if (status != MP_UNSUPPORTED) {

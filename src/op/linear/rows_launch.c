@@ -5,14 +5,6 @@
 #include "base/macros.h"
 #include "kernel/linear/linear_args.h"
 
-bool mp_rows_activates(mp_activation activation) {
-    return activation == MP_ACTIVATION_NONE || activation == MP_ACTIVATION_RELU ||
-           activation == MP_ACTIVATION_SIGMOID || activation == MP_ACTIVATION_TANH ||
-           activation == MP_ACTIVATION_HARD_SWISH || activation == MP_ACTIVATION_SILU ||
-           activation == MP_ACTIVATION_GELU || activation == MP_ACTIVATION_GELU_TANH ||
-           activation == MP_ACTIVATION_SWISH;
-}
-
 bool mp_library_activates(const mp_gemm *g) {
     return g->activation == MP_ACTIVATION_NONE || g->activation == MP_ACTIVATION_RELU ||
            (g->activation == MP_ACTIVATION_GELU_TANH && mp_dtype_size(g->type) == 2);
@@ -40,6 +32,7 @@ mp_status mp_rows_launch(mp_planner *p, const mp_gemm *g, const mp_ref operands[
         .constant = mp_plan_is_constant(p, operands[MP_GEMM_B]),
         .activation = (int32_t)g->activation,
         .activation_alpha = g->activation_alpha,
+        .activation_beta = g->activation_beta,
         .alpha = g->alpha,
         .beta = g->beta,
     };

@@ -6,9 +6,7 @@
 
 #include "op/core/plan.h"
 
-/* Whether these kernels have the activation on the way to memory; whether library math has that of
- * a product. */
-bool mp_rows_activates(mp_activation activation);
+/* Whether library math has the product's activation; these kernels have all that are numbered. */
 bool mp_library_activates(const mp_gemm *gemm);
 
 /* How a product is cut: rows of a block's tile, tiles, and blocks that share one's sums. */

@@ -50,7 +50,7 @@ static bool can_take(const mp_gemm *g) {
            g->n >= COLUMNS_STEP && g->n <= NEAR && g->n % COLUMNS_STEP == 0 && g->k > 0 &&
            g->k <= NEAR && g->k * size % K_ROWS_MMA_CHUNK == 0 && g->align >= ALIGN &&
            g->lda % pack == 0 && g->ldb % pack == 0 && g->ldc % pack == 0 &&
-           mp_rows_activates(g->activation);
+           g->activation != MP_ACTIVATION_OTHER;
 }
 
 static bool is_sooner(const mp_device_info *info, const mp_gemm *g) {

@@ -85,7 +85,7 @@ bool mp_rows_wgmma_can(const mp_planner *p, const mp_gemm *g) {
            g->batch == 1 && g->m >= ROWS_MIN && g->m <= ROWS_MAX && g->n >= pack && g->n <= NEAR &&
            g->n % pack == 0 && g->k > 0 && g->k <= NEAR && g->k % pack == 0 && g->align >= ALIGN &&
            g->lda % pack == 0 && g->ldb % pack == 0 && g->ldc % pack == 0 &&
-           mp_rows_activates(g->activation);
+           g->activation != MP_ACTIVATION_OTHER;
 }
 
 bool mp_rows_wgmma_takes(const mp_planner *p, const mp_gemm *g) {
