@@ -61,7 +61,8 @@ enum { MP_GEMM_A, MP_GEMM_B, MP_GEMM_C, MP_GEMM_D, MP_GEMM_BIAS, MP_GEMM_OPERAND
 
 enum { MP_CONV_SPATIAL_MAX = 3 };
 
-/* y = activation(convolution of x [batch, in_channels, in...] with w, + bias, + residual).
+/* y = activation(convolution of x [batch, in_channels, in...] with w, + bias, + residual), or with
+ * the residual added behind the activation.
  * Forward: w is [out_channels, in_channels / groups, kernel...].
  * Transposed: w is [in_channels, out_channels / groups, kernel...], the gradient of the forward
  * form with respect to its input. With `channels_last` x, y and w are all stored with their second
@@ -74,8 +75,9 @@ struct mp_conv {
     bool transposed;
     bool channels_last;
     bool tf32;
-    bool bias;     /* operand 3: out_channels values */
-    bool residual; /* operand 4: as y */
+    bool bias;            /* operand 3: out_channels values */
+    bool residual;        /* operand 4: as y */
+    bool residual_behind; /* the activation, of which there is one then */
     mp_activation activation;
     float alpha, beta; /* of the activation */
     int32_t spatial;   /* 1 to 3 */

@@ -45,6 +45,46 @@ TEST(graph_pass_conv_epilogue) {
                      "y = Exp-13 (c)\noutput y\n");
 }
 
+/* A sum behind an activation that no library has on the way to memory. */
+TEST(graph_pass_conv_residual_behind) {
+    check(NULL,
+          "input x f32[?,4,?,?]\ninput z f32[?,6,?,?]\nconst w f32[6,4,3,3]\n"
+          "c = Conv-11 (x, w) \"conv\" pads=[1,1,1,1]\n"
+          "a = LeakyRelu-16 (c) \"leaky\" alpha=0.1f\ny = Add-14 (z, a) \"sum\"\noutput y\n",
+          "input x f32[?,4,?,?]\ninput z f32[?,6,?,?]\nconst w f32[6,4,3,3]\n"
+          "y = millpond.FusedConv-1 (x, w, , z) \"conv+leaky+sum\" pads=[1,1,1,1] "
+          "activation=\"LeakyRelu\" activation_params=... residual_behind=1\noutput y\n",
+          1);
+    /* one sum is before the activation already */
+    check(NULL,
+          "input x f32[?,4,?,?]\ninput z f32[?,6,?,?]\nconst w f32[6,4,3,3]\n"
+          "c = Conv-11 (x, w) \"conv\" pads=[1,1,1,1]\ns = Add-14 (c, z) \"sum\"\n"
+          "a = Sigmoid-13 (s) \"gate\"\ny = Add-14 (z, a) \"again\"\noutput y\n",
+          "input x f32[?,4,?,?]\ninput z f32[?,6,?,?]\nconst w f32[6,4,3,3]\n"
+          "a = millpond.FusedConv-1 (x, w, , z) \"conv+sum+gate\" pads=[1,1,1,1] "
+          "activation=\"Sigmoid\"\ny = Add-14 (z, a) \"again\"\noutput y\n",
+          1);
+    /* Relu, single pixels, each channel by itself: the convolution has the activation alone */
+    static const char *const apart[][3] = {
+        {"const w f32[6,6,3,3]\n", "", "Relu"},
+        {"const w f32[6,6,1,1]\n", "", "Sigmoid"},
+        {"const w f32[6,1,3,3]\n", " group=6", "Sigmoid"},
+    };
+    for (size_t i = 0; i < MP_COUNT_OF(apart); i++) {
+        const char *const *c = apart[i];
+        char from[256], to[256];
+        (void)snprintf(from, sizeof from,
+                       "input x f32[?,6,?,?]\n%sc = Conv-11 (x, w) \"c\"%s\n"
+                       "a = %s-13 (c) \"a\"\ny = Add-14 (x, a) \"y\"\noutput y\n",
+                       c[0], c[1], c[2]);
+        (void)snprintf(to, sizeof to,
+                       "input x f32[?,6,?,?]\n%sa = millpond.FusedConv-1 (x, w) \"c+a\"%s "
+                       "activation=\"%s\"\ny = Add-14 (x, a) \"y\"\noutput y\n",
+                       c[0], c[1], c[2]);
+        check(NULL, from, to, 1);
+    }
+}
+
 /* The bias of a transposed convolution goes to what follows. */
 TEST(graph_pass_transposed_bias) {
     check(NULL,
@@ -336,7 +376,8 @@ DEVICE_TEST(epilogue_passes_keep_results) {
         "const v f32[6,6,1,1]\n"
         "c = Conv-11 (x, w, b) pads=[1,1,1,1]\nd = Relu-14 (c)\ne = Conv-11 (d, v)\n"
         "f = Add-14 (e, z)\n"
-        "g = Relu-14 (f)\noutput g\n";
+        "g = Relu-14 (f)\nh = Conv-11 (x, w) pads=[1,1,1,1]\ni = LeakyRelu-16 (h)\n"
+        "j = Add-14 (z, i)\noutput g\noutput j\n";
     const mp_shape rows[] = {SHAPE(5, 8)};
     const mp_shape image[] = {SHAPE(2, 4, 5, 7), SHAPE(2, 6, 5, 7)};
     const mp_shape small[] = {SHAPE(2, 4, 5, 7), SHAPE(1, 6, 1, 1)};
@@ -345,8 +386,8 @@ DEVICE_TEST(epilogue_passes_keep_results) {
     pass_check_run(device, products, rows, 1e-4, 4);
     pass_check_run(device, narrow, rows, 4e-3, 2);
     pass_check_run(device, bare, rows, 4e-3, 1);
-    pass_check_run(device, images, image, 1e-4, 2);
-    pass_check_run(device, images, small, 1e-4, 2);
-    pass_check_run(device, images, large, 1e-4, 2);
-    pass_check_run(device, images, none, 1e-4, 2);
+    pass_check_run(device, images, image, 1e-4, 3);
+    pass_check_run(device, images, small, 1e-4, 3);
+    pass_check_run(device, images, large, 1e-4, 3);
+    pass_check_run(device, images, none, 1e-4, 3);
 }

@@ -23,6 +23,7 @@ typedef struct setting {
     mp_dtype type;
     bool bias, constant;
     residual z;
+    bool behind; /* the activation: z */
     const char *activation;
     float params[2];
     size_t count; /* of params */
@@ -153,11 +154,13 @@ static void check_output(const geometry *g, const setting *s, const tensors *t,
         const int64_t out = place(ends_last(s), g->out_channels, size, n, c, at[H], at[W]);
         double x = sum_of(g, s, t, n % g->batch, c, at);
         x += s->bias ? op_real(s->type, t->b.data, c) : 0;
+        double z = 0;
         if (s->z != NO_RESIDUAL) {
             const int64_t row = s->last ? c : at[W];
-            x += op_real(s->type, t->z.data, s->z == ROW ? row : out);
+            z = op_real(s->type, t->z.data, s->z == ROW ? row : out);
         }
-        op_check_close(op_real(s->type, y->data, out), activated(s, x), 8 * op_precision(s->type),
+        const double made = s->behind ? activated(s, x) + z : activated(s, x + z);
+        op_check_close(op_real(s->type, y->data, out), made, 8 * op_precision(s->type),
                        s->activation, i);
     }
 }
@@ -188,6 +191,9 @@ static void check(mp_device *device, const geometry *given, const setting *s) {
                                    .kind = MP_ATTR_FLOATS,
                                    .floats = s->params,
                                    .count = s->count};
+    }
+    if (s->behind && s->z != NO_RESIDUAL) {
+        attrs[count++] = (mp_attr)OP_INT("residual_behind", 1);
     }
     op_case c = {.domain = s->last ? MP_OWN_DOMAIN ".nhwc" : MP_OWN_DOMAIN,
                  .name = s->stem ? "StemConv" : "FusedConv",
@@ -233,6 +239,10 @@ static const setting tails[] = {
     {.activation = "Relu", .z = LARGER, .bias = true},
     {.activation = "", .z = LARGER},
     {.activation = "Softsign", .z = WHOLE, .bias = true}, /* which no kernel has */
+    {.activation = "LeakyRelu", .params = {0.25F}, .count = 1, .z = WHOLE, .behind = true},
+    {.activation = "Silu", .z = WHOLE, .bias = true, .behind = true},
+    {.activation = "Relu", .z = LARGER, .bias = true, .behind = true},
+    {.activation = "", .z = WHOLE, .behind = true},
 };
 
 DEVICE_TEST(fused_conv_does_what_follows) {

@@ -191,14 +191,19 @@ dnn_descriptor mp__conv_graph_build(dnn_builder *b, cudnnHandle_t handle, const 
         operations[count++] = mp__dnn_pointwise(b, CUDNN_POINTWISE_ADD, compute, sum, values, to);
         sum = to;
     }
-    if (residual) {
-        const dnn_descriptor values = tensor(b, UID_RESIDUAL, type->dnn, &s, s.y, false);
-        const dnn_descriptor to = active ? tensor(b, UID_SUM, compute, &s, s.y, true) : y;
-        operations[count++] = mp__dnn_pointwise(b, CUDNN_POINTWISE_ADD, compute, sum, values, to);
-        sum = to;
+    const dnn_descriptor more =
+        residual ? tensor(b, UID_RESIDUAL, type->dnn, &s, s.y, false) : NULL;
+    const dnn_descriptor last = residual && active ? tensor(b, UID_SUM, compute, &s, s.y, true) : y;
+    const bool behind = residual && shape->residual_behind;
+    if (residual && !behind) {
+        operations[count++] = mp__dnn_pointwise(b, CUDNN_POINTWISE_ADD, compute, sum, more, last);
+        sum = last;
     }
     if (active) {
-        operations[count++] = activate(b, shape, compute, sum, y);
+        operations[count++] = activate(b, shape, compute, sum, behind ? last : y);
+    }
+    if (behind) {
+        operations[count++] = mp__dnn_pointwise(b, CUDNN_POINTWISE_ADD, compute, last, more, y);
     }
     return mp__dnn_operation_graph(b, handle, count, operations);
 }

@@ -27,7 +27,8 @@ typedef enum graph_extent { EXTENT_BARE, EXTENT_BIAS, EXTENT_WHOLE } graph_exten
 /* Whether there is such a graph. */
 bool mp__conv_graph_is_possible(const mp_conv *shape, int64_t extent);
 
-/* conv [-> + bias] [-> + residual] [-> activation]; only the last result is memory. */
+/* conv [-> + bias] [-> + residual] [-> activation] [-> + residual]; only the last result is memory.
+ */
 dnn_descriptor mp__conv_graph_build(dnn_builder *b, cudnnHandle_t handle, const mp_conv *shape,
                                     graph_extent extent);
 

@@ -91,6 +91,7 @@ int mp__cuda_conv_numbers(const mp_conv *shape, int64_t out[CUDA_CONV_NUMBERS]) 
         shape->tf32,
         shape->bias,
         shape->residual,
+        shape->residual_behind,
         shape->activation,
         mp_float_bits(shape->alpha),
         mp_float_bits(shape->beta),

@@ -1,5 +1,5 @@
 /* conv_epilogue.c - what follows a convolution alone becomes part of it: the sum with a residual,
- * then an activation.
+ * then an activation; or an activation, then the sum.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { X, W, BIAS, RESIDUAL, INPUTS, PARAMS_MAX = 2, ATTRS_MAX = 16, GONE_MAX = 3 };
+enum { X, W, BIAS, RESIDUAL, INPUTS, PARAMS_MAX = 2, MORE = 3, ATTRS_MAX = 16, GONE_MAX = 3 };
 
 /* A convolution with what has been found behind it. */
 typedef struct tail {
@@ -17,6 +17,7 @@ typedef struct tail {
     int32_t last;  /* the node whose result takes the place of its own */
     int32_t value; /* that result */
     int32_t residual;
+    bool residual_behind;   /* the activation */
     int32_t gone[GONE_MAX]; /* nodes that go */
     int gone_count;
     const char *activation;
@@ -116,6 +117,20 @@ static bool find_activation(const mp_graph *graph, tail *t) {
     return true;
 }
 
+/* ---- a residual behind the activation ---- */
+
+/* Whether a sum behind the activation costs less as part of one pass with it: where both are steps
+ * behind a library's convolution. Relu is part of that, and kernels of ours for single pixels or
+ * channels have every activation. */
+static bool gains_behind(const mp_graph *graph, const tail *t) {
+    const mp_shape *w = &graph->values[graph->nodes[t->conv].in[W]].tensor.shape;
+    int64_t taps = 1;
+    for (int d = 2; d < w->rank; d++) {
+        taps = w->dim[d] > 1 ? w->dim[d] : taps;
+    }
+    return strcmp(t->activation, "Relu") != 0 && w->rank > 2 && taps > 1 && w->dim[1] > 1;
+}
+
 /* ---- rewriting ---- */
 
 /* "conv+sum+relu" */
@@ -151,6 +166,9 @@ static mp_status join(mp_graph *graph, const tail *t) {
                                    .floats = t->params,
                                    .count = t->param_count};
     }
+    if (t->residual_behind) {
+        attrs[count++] = (mp_attr){.name = "residual_behind", .kind = MP_ATTR_INT, .i = 1};
+    }
     write_name(graph, t, name, sizeof name);
     const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "FusedConv", 1),
                           .version = 1,
@@ -168,12 +186,15 @@ static mp_status join(mp_graph *graph, const tail *t) {
 mp_status mp_pass_conv_epilogue(mp_graph *graph, mp_rewrites *rewrites) {
     for (int32_t n = 0; n < graph->node_count; n++) {
         const mp_vertex *v = &graph->nodes[n];
-        if (!mp_vertex_is(v, "Conv") || v->node.attr_count + 2 > ATTRS_MAX) {
+        if (!mp_vertex_is(v, "Conv") || v->node.attr_count + MORE > ATTRS_MAX) {
             continue;
         }
         tail t = {.conv = n, .last = n, .value = v->out[0], .residual = MP_NO_VALUE};
         const bool sum = find_residual(graph, &t);
         const bool active = find_activation(graph, &t);
+        if (active && !sum && gains_behind(graph, &t)) {
+            t.residual_behind = find_residual(graph, &t);
+        }
         if ((sum || active) && mp_rewrite_allowed(rewrites)) {
             MP_TRY(join(graph, &t));
         }

@@ -41,11 +41,13 @@ static mp_status plan_stem_conv(mp_planner *p) {
 }
 
 static const mp_attr_def conv_attrs[] = {MP_WINDOW_ATTRS, {"group", MP_ATTR_INT}, {NULL, 0}};
-static const mp_attr_def fused_attrs[] = {MP_WINDOW_ATTRS,
-                                          {"group", MP_ATTR_INT},
-                                          {"activation", MP_ATTR_STRING},
-                                          {"activation_params", MP_ATTR_FLOATS},
-                                          {NULL, 0}};
+#define FUSED_ATTRS                                                            \
+    MP_WINDOW_ATTRS, {"group", MP_ATTR_INT}, {"activation", MP_ATTR_STRING}, { \
+        "activation_params", MP_ATTR_FLOATS                                    \
+    }
+static const mp_attr_def fused_attrs[] = {FUSED_ATTRS, {NULL, 0}};
+static const mp_attr_def own_fused_attrs[] = {
+    FUSED_ATTRS, {"residual_behind", MP_ATTR_INT}, {NULL, 0}};
 /* What makes a Conv an NhwcConv stores its weights so, too. */
 static const mp_conv_form all_last = {.bias = 2, .weights_last = true};
 
@@ -55,18 +57,18 @@ static const mp_conv_form all_last = {.bias = 2, .weights_last = true};
         .needs_conv = true, .attrs = conv_attrs, .plan = plan_conv,                                \
         .prepare = mp_conv_prepare_weights                                                         \
     }
-#define FUSED_CONV(domain_, types_)                                           \
-    {                                                                         \
-        .domain = (domain_), .name = "FusedConv", .since = 1, .until = 1,     \
-        .types = {{"T", (types_)}}, .needs_conv = true, .attrs = fused_attrs, \
-        .plan = plan_fused_conv, .prepare = mp_conv_prepare_weights           \
+#define FUSED_CONV(domain_, types_, attrs_)                                \
+    {                                                                      \
+        .domain = (domain_), .name = "FusedConv", .since = 1, .until = 1,  \
+        .types = {{"T", (types_)}}, .needs_conv = true, .attrs = (attrs_), \
+        .plan = plan_fused_conv, .prepare = mp_conv_prepare_weights        \
     }
 static const mp_op ops[] = {
     CONV(""),
     CONV(MP_NHWC_DOMAIN),
-    FUSED_CONV("com.microsoft", MP_IEEE_FLOATS),
-    FUSED_CONV(MP_OWN_DOMAIN, MP_FLOATS),
-    FUSED_CONV(MP_OWN_NHWC_DOMAIN, MP_FLOATS),
+    FUSED_CONV("com.microsoft", MP_IEEE_FLOATS, fused_attrs),
+    FUSED_CONV(MP_OWN_DOMAIN, MP_FLOATS, own_fused_attrs),
+    FUSED_CONV(MP_OWN_NHWC_DOMAIN, MP_FLOATS, own_fused_attrs),
     {.domain = MP_OWN_DOMAIN, /* from channels first to channels last */
      .name = "StemConv",
      .since = 1,

@@ -54,7 +54,8 @@ bool mp_conv_few_takes(const mp_planner *p, const mp_conv *conv) {
     const int64_t most = p->device->info.arch == 0 ? EMULATED_MAX : PRODUCTS_MAX;
     const bool is_kept = conv->type == MP_F32 || conv->type == MP_F16 || conv->type == MP_BF16;
     if (!is_kept || conv->transposed || conv->channels_last || conv->spatial > 2 ||
-        conv->activation == MP_ACTIVATION_OTHER || places_of(conv) > K_CONV_FEW || !fits(conv)) {
+        conv->activation == MP_ACTIVATION_OTHER || conv->residual_behind ||
+        places_of(conv) > K_CONV_FEW || !fits(conv)) {
         return false;
     }
     const int64_t depth = depth_of(conv);

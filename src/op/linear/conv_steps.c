@@ -110,15 +110,16 @@ mp_status mp_conv_describe(const mp_planner *p, bool transposed, mp_conv *conv, 
 
 /* Residual and activation are left to steps behind. */
 static void leave_epilogue(mp_conv *conv) {
-    conv->residual = false;
+    conv->residual = conv->residual_behind = false;
     conv->activation = MP_ACTIVATION_NONE;
 }
 
-/* The same where a kernel of ours lacks the activation; `own` are the operands that it has. */
+/* The same where a kernel of ours lacks the activation, or a residual behind it; `own` are the
+ * operands that it has. */
 static void leave_other(mp_conv *conv, const mp_ref operands[MP_CONV_OPERANDS],
                         mp_ref own[MP_CONV_OPERANDS]) {
     memcpy(own, operands, MP_CONV_OPERANDS * sizeof *own);
-    if (conv->activation == MP_ACTIVATION_OTHER) {
+    if (conv->activation == MP_ACTIVATION_OTHER || conv->residual_behind) {
         leave_epilogue(conv);
         own[MP_CONV_RESIDUAL] = MP_NOWHERE;
     }
@@ -397,6 +398,9 @@ static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[
  * library reads element by element, a kernel of ours makes it. */
 static mp_status plan_pixels(mp_planner *p, mp_conv *done, const mp_shape *out,
                              const mp_ref operands[MP_CONV_OPERANDS]) {
+    if (done->residual_behind) {
+        leave_epilogue(done);
+    }
     const mp_ref own[MP_GEMM_OPERANDS] = {[MP_GEMM_A] = operands[MP_CONV_X],
                                           [MP_GEMM_B] = operands[MP_CONV_W],
                                           [MP_GEMM_C] = operands[MP_CONV_Y],

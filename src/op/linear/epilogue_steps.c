@@ -16,6 +16,8 @@ mp_status mp_epilogue_read(const mp_planner *p, mp_conv *conv) {
     mp_activation_choice activation;
     MP_TRY(read_activation(p->node, &activation));
     conv->residual = mp_plan_in(p, 3) != NULL;
+    conv->residual_behind = conv->residual && activation.kind != MP_ACTIVATION_NONE &&
+                            mp_node_int(p->node, "residual_behind", 0) != 0;
     conv->activation = activation.kind;
     conv->alpha = activation.a;
     conv->beta = activation.b;
@@ -33,7 +35,7 @@ mp_status mp_epilogue_steps(mp_planner *p, const mp_conv *conv, mp_operand y, mp
         in[count++] = bias;
         value = mp_expression_function(&e, "add", value, mp_expression_input(&e, conv->type), 0, 0);
     }
-    if (conv->residual) {
+    if (conv->residual && !conv->residual_behind) {
         in[count++] = (mp_operand){MP_IN(3), &p->in[3].shape};
         value = mp_expression_function(&e, "add", value, mp_expression_input(&e, conv->type), 0, 0);
     }
@@ -41,6 +43,10 @@ mp_status mp_epilogue_steps(mp_planner *p, const mp_conv *conv, mp_operand y, mp
     if (activation.word != NULL) {
         value = mp_expression_function(&e, activation.word, value, MP_NO_REGISTER, activation.a,
                                        activation.b);
+    }
+    if (conv->residual_behind) {
+        in[count++] = (mp_operand){MP_IN(3), &p->in[3].shape};
+        value = mp_expression_function(&e, "add", value, mp_expression_input(&e, conv->type), 0, 0);
     }
     return mp_expression_output(&e, value) ? mp_plan_fused(p, &e, in, &out, shape)
                                            : MP_FAIL(INTERNAL, "the activation has no function");

@@ -6,12 +6,13 @@
 #include "op/core/op.h"
 #include "op/pointwise/pointwise_steps.h"
 
-/* Reads the attributes `activation` and `activation_params`, and whether there is a fourth input,
- * into `conv`. Fails: INVALID_ARGUMENT for an activation that is not known, or lacks parameters. */
+/* Reads the attributes `activation`, `activation_params` and `residual_behind`, and whether there
+ * is a fourth input, into `conv`. Fails: INVALID_ARGUMENT for an activation that is not known, or
+ * lacks parameters. */
 mp_status mp_epilogue_read(const mp_planner *p, mp_conv *conv);
 
-/* Steps of their own for what `conv` says: out = activation(y + bias + input 3), of this shape. `y`
- * may be the output; a bias without a shape is none. */
+/* Steps of their own for what `conv` says: out = activation(y + bias + input 3), or input 3 behind
+ * the activation, of this shape. `y` may be the output; a bias without a shape is none. */
 mp_status mp_epilogue_steps(mp_planner *p, const mp_conv *conv, mp_operand y, mp_operand bias,
                             mp_ref out, const mp_shape *shape);
 
