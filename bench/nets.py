@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from nets_kinds import CLASSIFIERS, SEGMENTERS, TRANSFORMERS, VIDEOS
+from nets_kinds import CLASSIFIERS, DETECTORS, SEGMENTERS, TRANSFORMERS, VIDEOS
 from nets_timm import NETWORKS as TIMM
 from nets_written import BUILDS, FLOATS
 
@@ -37,6 +37,22 @@ def classifier(name, batch=1, side=224):
     import torchvision
 
     return getattr(torchvision.models, name)(weights=None), [torch.randn(batch, 3, side, side)]
+
+
+def torchvision_detector(name, shape):
+    """Boxes of one image, whose labels, scores and masks are outputs as well."""
+    import torch
+    import torchvision
+
+    class Detector(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = getattr(torchvision.models.detection, name)(weights=None, weights_backbone=None)
+
+        def forward(self, image):
+            return tuple(self.net([image])[0].values())
+
+    return Detector(), [torch.rand(*shape)]
 
 
 def timm_classifier(name):
@@ -434,6 +450,7 @@ NETS = {
     "gru": (partial(recurrent, "GRU"), SINGLE),
     "gru_both": (partial(recurrent, "GRU", steps=500, both=True), SINGLE),
     **{name: (partial(classifier, name), BOTH) for name in CLASSIFIERS},
+    **{name: (partial(torchvision_detector, name, shape), BOTH) for name, shape in DETECTORS.items()},
     **{name: (partial(segmenter, name), BOTH) for name in SEGMENTERS},
     **{name: (partial(video, name), BOTH) for name in VIDEOS},
     **{name: (partial(first_output, kind, inputs_of(inputs), **config), BOTH)

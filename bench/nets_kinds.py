@@ -15,6 +15,10 @@ CLASSIFIERS = ("swin_v2_t", "efficientnet_v2_s", "resnext50_32x4d", "wide_resnet
                "regnet_x_1_6gf", "resnet18", "vgg11_bn")
 SEGMENTERS = ("fcn_resnet50", "lraspp_mobilenet_v3_large")
 VIDEOS = ("r2plus1d_18", "swin3d_t")
+DETECTORS = {"ssdlite320_mobilenet_v3_large": (3, 320, 320), "ssd300_vgg16": (3, 300, 300),
+             "fasterrcnn_resnet50_fpn": (3, 480, 640), "fasterrcnn_mobilenet_v3_large_320_fpn": (3, 320, 320),
+             "retinanet_resnet50_fpn": (3, 480, 640), "fcos_resnet50_fpn": (3, 480, 640),
+             "maskrcnn_resnet50_fpn": (3, 480, 640), "keypointrcnn_resnet50_fpn": (3, 480, 640)}
 
 TRANSFORMERS = (
     # encoders of texts
