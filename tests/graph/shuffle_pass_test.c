@@ -150,3 +150,35 @@ DEVICE_TEST(graph_pass_find_shuffle_runs) {
     }
     pass_check_run(device, HALVES GOOD ZERO STARTS JOIN TURN CUT, halves, 0, 1);
 }
+
+/* ---- ends of units ---- */
+
+#define END(batch, activation)                                                       \
+    "input a f32[" batch ",4,5,7]\nconst f f32[4,4,1,1]\nconst w f32[4,1,3,3]\n"     \
+    "const wb f32[4]\nconst g f32[4,4,1,1]\nconst gb f32[4]\nconst d f32[3,4,1,1]\n" \
+    "const s i64[5] = 0 2 4 5 7\nconst t i64[4] = 0 8 5 7\nconst h i64[2] = 4 4\n"   \
+    "o = Conv-11 (a, f)\nc = Conv-11 (o, w, wb) group=4 pads=[1,1,1,1]\n"            \
+    "m = Conv-11 (c, g, gb)\nb = " activation "\nx = Concat-13 (a, b) axis=1\n" TURN \
+    "p, q = Split-13 (y, h) axis=1\nj = Conv-11 (q, d)\noutput p\noutput j\n"
+#define LAST "+channels_last +find_shuffle_end"
+
+/* Sums of products differ by their order; three images, and one. */
+DEVICE_TEST(graph_pass_find_shuffle_end_runs) {
+    const mp_shape one[] = {SHAPE(1, 4, 5, 7)}, three[] = {SHAPE(3, 4, 5, 7)};
+    const mp_shape strided[] = {SHAPE(1, 4, 5, 7), SHAPE(1, 6, 9, 14)};
+    pass_check_run_by(device, LAST, END("1", "Relu-14 (m)"), one, 1e-4, 12);
+    pass_check_run_by(device, LAST, END("3", "Relu-14 (m)"), three, 1e-4, 12);
+    /* not joined: another activation, as many images as there are */
+    pass_check_run_by(device, LAST, END("1", "Sigmoid-13 (m)"), one, 1e-4, 11);
+    pass_check_run_by(device, LAST, END("?", "Relu-14 (m)"), three, 1e-4, 11);
+    /* the first unit of a stage: another image in turns, and half as many pixels */
+    pass_check_run_by(device, LAST,
+                      "input a f32[1,4,5,7]\ninput v f32[1,6,9,14]\nconst f f32[4,4,1,1]\n"
+                      "const w f32[6,1,3,3]\nconst g f32[4,6,1,1]\nconst d f32[3,8,1,1]\n"
+                      "const s i64[5] = 1 2 4 5 7\nconst t i64[4] = 1 8 5 7\n"
+                      "o = Conv-11 (a, f)\nc = Conv-11 (v, w) group=6 pads=[1,1,1,1] "
+                      "strides=[2,2]\nm = Conv-11 (c, g)\nb = Relu-14 (m)\n"
+                      "x = Concat-13 (a, b) axis=1\n" TURN
+                      "j = Conv-11 (y, d)\noutput j\noutput o\n",
+                      strided, 1e-4, 11);
+}
