@@ -30,34 +30,38 @@ mp_status mp_depthwise_turn(mp_planner *p, mp_dtype type, const mp_shape *w, mp_
     return mp_plan_channels_to_last(p, type, &as_image, from, to);
 }
 
-/* Whether the kernel that holds tiles takes it, which counts elements of some lines in 32 bits. */
-static bool in_tiles(const mp_conv *conv) {
+/* What a block of the kernel that holds tiles needs, in bytes. */
+static size_t tile_bytes(int64_t size, int64_t stride) {
+    return (size_t)(K_DEPTHWISE_HELD(size, stride) * K_DEPTHWISE_PITCH(stride)) * sizeof(float);
+}
+
+/* Whether that kernel takes it, which counts elements of some lines in 32 bits. */
+static bool in_tiles(const mp_planner *p, const mp_conv *conv) {
     enum { LINES = 32 };
     const int64_t size = conv->kernel[0], stride = conv->stride[0];
-    const int64_t largest = stride == 1 ? 13 : stride == 2 ? 7 : 0; /* that kernels are made for */
+    const int64_t largest = stride == 1 ? 13 : stride == 2 ? 11 : 0; /* that kernels are made for */
     return size == conv->kernel[1] && stride == conv->stride[1] && conv->dilation[0] == 1 &&
            conv->dilation[1] == 1 && size % 2 == 1 && size >= 3 && size <= largest &&
-           conv->in[1] <= INT32_MAX / LINES / conv->in_channels;
+           conv->in[1] <= INT32_MAX / LINES / conv->in_channels &&
+           tile_bytes(size, stride) <= p->device->info.shared_bytes_max;
 }
 
 static mp_status find_kernel(mp_planner *p, const mp_conv *conv, const mp_kernel **out) {
     const char *word = mp_dtype_word(conv->type);
-    return in_tiles(conv) ? mp_plan_kernel(p, out, "depthwise_%d_%d_%s", (int)conv->kernel[0],
-                                           (int)conv->stride[0], word)
-                          : mp_plan_kernel(p, out, "depthwise_any_%s", word);
+    return in_tiles(p, conv) ? mp_plan_kernel(p, out, "depthwise_%d_%d_%s", (int)conv->kernel[0],
+                                              (int)conv->stride[0], word)
+                             : mp_plan_kernel(p, out, "depthwise_any_%s", word);
 }
 
 /* Of `units` lanes or tiles. */
 static mp_grid grid_of(const mp_planner *p, const mp_conv *conv, int64_t units) {
-    const bool tiles = in_tiles(conv);
+    const bool tiles = in_tiles(p, conv);
     const int64_t most = (int64_t)p->device->info.multiprocessors * BLOCKS_MAX;
     const int64_t blocks = tiles ? units : MP_CEIL_DIV(units, LANES);
     mp_grid grid = {.blocks = (uint32_t)MP_MIN(blocks, most),
                     .lanes = tiles ? K_DEPTHWISE_LANES : LANES};
     if (tiles) {
-        const int64_t size = conv->kernel[0], stride = conv->stride[0];
-        grid.shared_bytes = (uint32_t)(K_DEPTHWISE_HELD(size, stride) * K_DEPTHWISE_PITCH(stride) *
-                                       (int64_t)sizeof(float));
+        grid.shared_bytes = (uint32_t)tile_bytes(conv->kernel[0], conv->stride[0]);
     }
     return grid;
 }
@@ -77,7 +81,7 @@ static bool fits_int(const mp_conv *conv) {
 
 static mp_depthwise_args args_of(const mp_planner *p, const mp_conv *conv) {
     const int32_t bytes = K_DEPTHWISE_PACK * (int32_t)mp_dtype_size(conv->type);
-    const bool tiles = in_tiles(conv);
+    const bool tiles = in_tiles(p, conv);
     const int64_t high = tiles ? K_DEPTHWISE_ROWS : 1;
     const int64_t wide = tiles ? K_DEPTHWISE_COLUMNS : K_DEPTHWISE_TILE;
     const int64_t deep = tiles ? K_DEPTHWISE_CHANNELS : K_DEPTHWISE_PACK;
