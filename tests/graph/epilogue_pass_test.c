@@ -328,8 +328,22 @@ TEST(graph_pass_gemm_epilogue) {
                      "p = MatMul-13 (x, w)\nr = Relu-14 (p)\ny = Mul-14 (r, z)\noutput y\n");
     LEFT_ALONE(NULL, "input x f32[2,8]\ninput w f32[8,16]\nconst v f32[16,8]\n"
                      "p = MatMul-13 (x, w)\nr = Relu-14 (p)\ny = MatMul-13 (r, v)\noutput y\n");
-    /* many rows; floats that may not be rounded */
-    LEFT_ALONE(NULL, "input x f16[257,8]\nconst w f16[8,16]\nconst v f16[16,8]\n"
+    /* in front of parts that are cut out, too */
+    check(NULL,
+          "input x f16[257,8]\nconst w f16[8,16]\nconst b f16[16]\nconst v f16[16,8]\n"
+          "const n i64[1] = 0\nconst m i64[1] = 8\nconst one i64[1] = 1\n"
+          "p = Gemm-13 (x, w, b) \"product\"\ng = Gelu-20 (p) \"gelu\"\n"
+          "y = MatMul-13 (g, v)\nz = Slice-13 (g, n, m, one)\noutput y\noutput z\n",
+          "input x f16[257,8]\nconst w f16[8,16]\nconst b f16[16]\nconst v f16[16,8]\n"
+          "const n i64[1] = 0\nconst m i64[1] = 8\nconst one i64[1] = 1\n"
+          "g = com.microsoft.FusedGemm-1 (x, w, b) \"product+gelu\" activation=\"Gelu\"\n"
+          "y = MatMul-13 (g, v)\nz = Slice-13 (g, n, m, one)\noutput y\noutput z\n",
+          1);
+    /* an element-wise node besides; very many rows; floats that may not be rounded */
+    LEFT_ALONE(NULL, "input x f16[2,8]\nconst w f16[8,16]\nconst v f16[16,8]\n"
+                     "p = Gemm-13 (x, w)\ng = Gelu-20 (p)\ny = MatMul-13 (g, v)\n"
+                     "z = Exp-13 (g)\noutput y\noutput z\n");
+    LEFT_ALONE(NULL, "input x f16[65537,8]\nconst w f16[8,16]\nconst v f16[16,8]\n"
                      "p = Gemm-13 (x, w)\ng = Gelu-20 (p)\ny = MatMul-13 (g, v)\noutput y\n");
     LEFT_ALONE(NULL, "input x f32[2,8]\nconst w f32[8,16]\nconst v f32[16,8]\n"
                      "p = Gemm-13 (x, w)\ng = Gelu-20 (p)\ny = MatMul-13 (g, v)\noutput y\n");

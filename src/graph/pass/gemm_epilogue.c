@@ -1,9 +1,9 @@
 /* gemm_epilogue.c - an activation behind a product and its bias becomes part of the product: Relu,
  * and Gelu by tanh of 16-bit elements, which libraries have on the way to memory; other kinds of
  * Gelu, and x times a sigmoid of x, where a kernel of ours has them (op/linear/rows_mma.c) and
- * another product follows, so that no element-wise operator does. Behind a product without a bias
- * another one must follow, too: it may be one of a pair that a gate brings together. What else
- * there is is left to what fuses element-wise operators.
+ * products follow, or parts are cut out, so that no element-wise operator does. Behind a product
+ * without a bias these must follow, too: it may be one of a pair that a gate brings together. What
+ * else there is is left to what fuses element-wise operators.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
@@ -49,7 +49,7 @@ static bool is_product(const mp_vertex *v) {
  * its rows does not speak against it. Where it then does not, there is a step behind the product,
  * as there would have been. */
 static bool may_be_ours(const mp_graph *graph, const mp_vertex *product) {
-    enum { ROWS_MAX = 256 };
+    enum { ROWS_MAX = 1 << 16 };
     const mp_dtype type = mp_graph_type(graph, product->in[0]);
     const int rank = mp_graph_rank(graph, product->in[0]);
     int64_t rows = 1;
@@ -61,15 +61,28 @@ static bool may_be_ours(const mp_graph *graph, const mp_vertex *product) {
            (type == MP_F16 || type == MP_BF16 || (type == MP_F32 && product->node.options.tf32));
 }
 
+/* Whether all that read what node `n` makes, one at least, are products, or cut parts out. */
+static bool leads_to_products(const mp_graph *graph, int32_t n) {
+    static const char *const cutting[] = {"Slice", "Split"};
+    const int32_t made = graph->nodes[n].out[0];
+    int uses = 0;
+    for (int32_t r = 0; r < graph->node_count; r++) {
+        const mp_vertex *v = &graph->nodes[r];
+        const bool fits = is_product(v) || mp_vertex_is_any(v, cutting, MP_COUNT_OF(cutting));
+        for (int i = 0; fits && i < v->in_count; i++) {
+            uses += v->in[i] == made;
+        }
+    }
+    return uses > 0 && uses == mp_graph_uses(graph, made);
+}
+
 /* Whether the activation that node `last` is becomes part of the product. */
 static bool is_wanted(const mp_graph *graph, const mp_vertex *product, int32_t last,
                       const activation *a) {
     if (a->name == NULL || (a->is_common && !mp_vertex_is(product, "MatMul"))) {
         return a->name != NULL;
     }
-    const int32_t next = mp_graph_reader(graph, graph->nodes[last].out[0], NULL);
-    return next != MP_NO_NODE && is_product(&graph->nodes[next]) &&
-           (a->is_common || may_be_ours(graph, product));
+    return leads_to_products(graph, last) && (a->is_common || may_be_ours(graph, product));
 }
 
 static mp_status join(mp_graph *graph, int32_t product, int32_t last, const activation *how) {
