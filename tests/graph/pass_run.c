@@ -141,6 +141,14 @@ static double *run_with(mp_device *device, const char *text, const char *words,
     return all;
 }
 
+/* What is infinite or no number has to be so. */
+static bool is_near(double got, double wanted, double far) {
+    const double size = fabs(wanted) > 1 ? fabs(wanted) : 1;
+    return isfinite(wanted) ? fabs(got - wanted) <= far * size
+           : isnan(wanted)  ? isnan(got)
+                            : got == wanted;
+}
+
 void pass_check_run(mp_device *device, const char *text, const mp_shape *in, double far,
                     int64_t rewrites) {
     pass_check_run_by(device, "-dead", text, in, far, rewrites);
@@ -154,8 +162,7 @@ void pass_check_run_by(mp_device *device, const char *words, const char *text, c
     CHECK(done >= rewrites);
     CHECK_EQ_INT(fused_count, count);
     for (int64_t i = 0; i < count; i++) {
-        const double size = fabs(apart[i]) > 1 ? fabs(apart[i]) : 1;
-        if (!(fabs(fused[i] - apart[i]) <= far * size)) {
+        if (!is_near(fused[i], apart[i], far)) {
             test_fail(__FILE__, __LINE__, "element %lld is %g and was %g before", (long long)i,
                       fused[i], apart[i]);
         }

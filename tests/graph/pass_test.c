@@ -176,7 +176,7 @@ DEVICE_TEST(graph_pass_words_leave_clusters_out) {
         CHECK_EQ_INT(mp_program_step_count(program), i >= 2 ? 1 : 3);
         mp_program_release(program);
         CHECK_FAILS(mp_passes_run(graph, "-clusters", &done), INVALID_ARGUMENT,
-                    "-channels_last, -cluster, or =N");
+                    "-channels_last, -channel_packs, -cluster, or =N");
         CHECK_FAILS(mp_passes_run(graph, "fold", &done), INVALID_ARGUMENT, "such as -fold");
         mp_graph_destroy(graph);
     }
