@@ -166,6 +166,19 @@ TEST(graph_pass_channels_last) {
                      "output y\n");
 }
 
+/* Sizes that are asked for need no image with its channels first. */
+TEST(graph_pass_channels_last_of_shapes) {
+    check("+channels_last",
+          "input x f32[1,4,8,8]\nconst w f32[4,4,3,3]\na = Conv-11 (x, w) \"a\"\n"
+          "s = Shape-15 (a) \"s\" start=-2\nt = Shape-13 (a) \"t\"\noutput s\noutput t\n",
+          "input x f32[1,4,8,8]\nconst w f32[4,4,3,3]\nconst #8 i64[2] = 1 2\n"
+          "const #10 i64[4] = 0 3 1 2\nx#5 = Transpose-13 (x) \"x\" perm=[0,2,3,1]\n"
+          "a#6 = com.ms.internal.nhwc.Conv-11 (x#5, w) \"a\"\ns#7 = Shape-13 (a#6) \"s\"\n"
+          "s = Gather-13 (s#7, #8) \"s\"\nt#9 = Shape-13 (a#6) \"t\"\n"
+          "t = Gather-13 (t#9, #10) \"t\"\noutput s\noutput t\n",
+          4);
+}
+
 /* Parts without a twin are turned for the convolution that reads all of them. */
 TEST(graph_pass_channels_last_of_parts) {
     check("+channels_last",

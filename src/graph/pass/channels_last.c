@@ -152,6 +152,41 @@ static mp_status turn_resize(mp_layout *l, int32_t n) {
     return mp_twin_node(l, n, &v.node, in, v.in_count, MP_TWIN_RANK_PICTURE);
 }
 
+/* ---- Shape: what it gives is in the order of dimensions ---- */
+
+/* The dimensions [from, to) of so many that it gives. */
+static bool is_range(const mp_node *node, int rank, int64_t *from, int64_t *to) {
+    *from = mp_node_int(node, "start", 0);
+    *to = mp_node_int(node, "end", rank);
+    *from += *from < 0 ? rank : 0;
+    *to += *to < 0 ? rank : 0;
+    return *from >= 0 && *from < *to && *to <= rank;
+}
+
+static bool sees_twin(const mp_layout *l, const mp_vertex *v) {
+    int64_t from = 0, to = 0;
+    return mp_vertex_is(v, "Shape") && is_range(&v->node, mp_twin_rank(l, v->in[0]), &from, &to);
+}
+
+/* An image that is only there for its sizes need not be made of its twin. */
+static mp_status turn_shape(mp_layout *l, int32_t n) {
+    const mp_vertex v = l->graph->nodes[n];
+    const int rank = mp_twin_rank(l, v.in[0]);
+    const mp_tensor all = {.type = MP_I64, .shape = {.rank = 1, .dim = {rank}}};
+    const mp_node shape = {.op = mp_op_find("", "Shape", 13), .version = 13, .name = v.node.name};
+    const mp_node pick = {.op = mp_op_find("", "Gather", 13), .version = 13, .name = v.node.name};
+    mp_tensor order = all;
+    int64_t from = 0, to = 0;
+    int32_t twin = mp_twin_of(l, v.in[0]), in[] = {MP_NO_VALUE, MP_NO_VALUE};
+    (void)is_range(&v.node, rank, &from, &to);
+    order.shape.dim[0] = to - from;
+    order.data = (mp_addr)(mp_to_first(rank) + from);
+    MP_TRY(mp_graph_add_value(l->graph, v.node.name, &all, &in[0]));
+    MP_TRY(mp_graph_add_constant(l->graph, "", &order, &in[1]));
+    MP_TRY(mp_graph_add_node(l->graph, &shape, &twin, 1, &in[0], 1));
+    return mp_graph_change_node(l->graph, n, &pick, in, MP_COUNT_OF(in), v.out, 1);
+}
+
 /* ---- transpositions of the model ---- */
 
 /* How many dimensions a Transpose brings into the order that `perm` gives; 0 for another. */
@@ -249,6 +284,9 @@ static mp_status turn(mp_layout *l, int32_t n) {
     }
     if (mp_vertex_is(v, "Transpose")) {
         return take_transpose(l, n);
+    }
+    if (sees_twin(l, v)) {
+        return mp_rewrite_allowed(l->rewrites) ? turn_shape(l, n) : MP_OK;
     }
     if (mp_last_conv_op(v) != NULL) {
         return mp_wants_last(l, v) && mp_rewrite_allowed(l->rewrites) ? mp_turn_conv(l, n) : MP_OK;
