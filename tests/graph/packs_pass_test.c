@@ -52,11 +52,11 @@ TEST(graph_pass_channel_packs_of_sizes) {
     becomes(MAKES READS "const s i64[4] = 1 8 8 3\n" FIRST
                         "c = Resize-13 (a, , , s) \"c\" mode=\"nearest\"\n" LAST,
             IMAGE "const s i64[4] = 1 8 8 3\nconst w#10 f32" W_OF_FOUR "const b#11 f32" B_OF_FOUR
-                  "const #12 i64[1] = 0\nconst #13 i64[1] = 3\nconst #14 i64[1] = 4\n"
+                  "const #13 i64[1] = 0\nconst #14 i64[1] = 3\nconst #15 i64[1] = 4\n"
                   "const v#17 f32" V_OF_FOUR "a#8 = " CONV "(x, w#10, b#11) \"a\"\n"
-                  "s#15 = Slice-13 (s, #12, #13) \"s\"\n"
-                  "s#16 = Concat-13 (s#15, #14) \"s\" axis=0\n"
-                  "c#9 = Resize-13 (a#8, , , s#16) \"c\" mode=\"nearest\"\n"
+                  "s#16 = Slice-13 (s, #13, #14) \"s\"\n"
+                  "s#12 = Concat-13 (s#16, #15) \"s\" axis=0\n"
+                  "c#9 = Resize-13 (a#8, , , s#12) \"c\" mode=\"nearest\"\n"
                   "y = " CONV "(c#9, v#17) \"y\"\noutput y\n");
     becomes(MAKES READS
             "const k f32[4] = 1 2 2 1\nconst p i64[8] = 0 1 1 0 0 1 1 0\n" FIRST
@@ -71,6 +71,17 @@ TEST(graph_pass_channel_packs_of_sizes) {
                       "c = Resize-13 (a, , k) \"c\" mode=\"linear\"\n" LAST);
     stays(MAKES "const v f32[2,4,1,1]\nconst p i64[8] = 0 1 1 1 0 1 1 0\n" FIRST
                 "c = Pad-13 (a, p) \"c\"\n" LAST);
+}
+
+/* Sizes are those that the image has. */
+TEST(graph_pass_channel_packs_of_shapes) {
+    becomes(MAKES READS FIRST "c = Relu-14 (a) \"c\"\nz = Shape-13 (a) \"z\"\noutput z\n" LAST,
+            IMAGE "const w#10 f32" W_OF_FOUR "const b#11 f32" B_OF_FOUR
+                  "const #13 i64[1] = 0\nconst #14 i64[1] = 3\nconst #15 i64[1] = 3\n"
+                  "const v#17 f32" V_OF_FOUR "a#8 = " CONV "(x, w#10, b#11) \"a\"\n"
+                  "c#9 = Relu-14 (a#8) \"c\"\nz#12 = Shape-13 (a#8) \"z\"\n"
+                  "y = " CONV "(c#9, v#17) \"y\"\nz#16 = Slice-13 (z#12, #13, #14) \"z\"\n"
+                  "z = Concat-13 (z#16, #15) \"z\" axis=0\noutput z\noutput y\n");
 }
 
 /* A Concat reads a part more than once; so small a one there has to be. */

@@ -193,7 +193,7 @@ static void count_inputs(const packs *p, const mp_vertex *v, const mp_channel_sl
         }
         if (slot == MP_SLOT_MIXED) {
             group_of(p, v->in[i])->gains += gains(p, v);
-        } else if (slot != MP_SLOT_SAME) {
+        } else if (slot != MP_SLOT_SAME && slot != MP_SLOT_SHAPE) {
             p->images[v->in[i]].leaves = true;
         }
     }
@@ -282,31 +282,53 @@ static mp_status widen_weights(packs *p, const mp_vertex *v, bool turned, int32_
                                 : MP_OK;
 }
 
-/* The list with another last number, also where it is not known yet. */
-static mp_status widen_list(mp_graph *graph, int32_t n, int rank, int64_t last, int32_t *list) {
-    const int64_t zero = 0, before = rank - 1;
-    const mp_tensor one = {.type = MP_I64, .shape = {.rank = 1, .dim = {1}}};
-    mp_tensor number = one, made = {.type = MP_I64, .shape = {.rank = 1, .dim = {before}}};
+static mp_status add_number(mp_graph *graph, int64_t number, int32_t *out) {
+    const mp_tensor list = {
+        .type = MP_I64, .shape = {.rank = 1, .dim = {1}}, .data = (mp_addr)&number};
+    return mp_graph_add_constant(graph, "", &list, out);
+}
+
+static mp_status add_list(mp_graph *graph, const char *name, int64_t length, int32_t *out) {
+    const mp_tensor list = {.type = MP_I64, .shape = {.rank = 1, .dim = {length}}};
+    return mp_graph_add_value(graph, name, &list, out);
+}
+
+/* Makes list `to` of `from`, of so many numbers, with another last one; beside node `n`. */
+static mp_status change_last(mp_graph *graph, int32_t n, int length, int64_t last, int32_t from,
+                             int32_t to) {
     const mp_attr axis = {.name = "axis", .kind = MP_ATTR_INT, .i = 0};
-    const char *name = graph->values[*list].name;
+    const char *name = graph->values[from].name;
     const mp_node slice = {.op = mp_op_find("", "Slice", 13), .version = 13, .name = name};
     const mp_node concat = {.op = mp_op_find("", "Concat", 13),
                             .version = 13,
                             .name = name,
                             .attrs = &axis,
                             .attr_count = 1};
-    int32_t cut[] = {*list, MP_NO_VALUE, MP_NO_VALUE}, parts[2] = {MP_NO_VALUE, MP_NO_VALUE};
-    number.data = (mp_addr)&zero;
-    MP_TRY(mp_graph_add_constant(graph, "", &number, &cut[1]));
-    number.data = (mp_addr)&before;
-    MP_TRY(mp_graph_add_constant(graph, "", &number, &cut[2]));
-    number.data = (mp_addr)&last;
-    MP_TRY(mp_graph_add_constant(graph, "", &number, &parts[1]));
-    MP_TRY(mp_graph_add_value(graph, name, &made, &parts[0]));
+    int32_t cut[] = {from, MP_NO_VALUE, MP_NO_VALUE}, parts[] = {MP_NO_VALUE, MP_NO_VALUE};
+    MP_TRY(add_number(graph, 0, &cut[1]));
+    MP_TRY(add_number(graph, length - 1, &cut[2]));
+    MP_TRY(add_number(graph, last, &parts[1]));
+    MP_TRY(add_list(graph, name, length - 1, &parts[0]));
     MP_TRY(mp_graph_add_beside(graph, n, &slice, cut, MP_COUNT_OF(cut), parts[0]));
-    made.shape.dim[0] = rank;
-    MP_TRY(mp_graph_add_value(graph, name, &made, list));
-    return mp_graph_add_beside(graph, n, &concat, parts, MP_COUNT_OF(parts), *list);
+    return mp_graph_add_beside(graph, n, &concat, parts, MP_COUNT_OF(parts), to);
+}
+
+static mp_status widen_sizes(packs *p, int32_t n, int64_t channels, int32_t *list) {
+    const int32_t from = *list;
+    const int rank = mp_graph_rank(p->graph, p->graph->nodes[n].out[0]);
+    MP_TRY(add_list(p->graph, p->graph->values[from].name, rank, list));
+    return change_last(p->graph, n, rank, channels, from, *list);
+}
+
+/* A Shape gives the channels that the image has. */
+static mp_status rewrite_shape(packs *p, int32_t n) {
+    const mp_vertex v = p->graph->nodes[n];
+    const int32_t x = v.in[0], stored = stored_of(p, x);
+    const int rank = mp_graph_rank(p->graph, stored);
+    int32_t made = MP_NO_VALUE;
+    MP_TRY(add_list(p->graph, p->graph->values[v.out[0]].name, rank, &made));
+    MP_TRY(mp_graph_change_node(p->graph, n, &v.node, &stored, 1, &made, 1));
+    return change_last(p->graph, n, rank, group_of(p, x)->map.count, made, v.out[0]);
 }
 
 /* Input `value` of node `n`, with what its slot needs. */
@@ -327,9 +349,7 @@ static mp_status widen(packs *p, int32_t n, mp_channel_slot slot, int32_t *value
         const int rank = p->graph->values[*value].tensor.shape.rank;
         return mp_channels_copy(p->graph, *value, slot == MP_SLOT_FIRST ? 0 : rank - 1, map, value);
     }
-    return slot == MP_SLOT_SIZES
-               ? widen_list(p->graph, n, mp_graph_rank(p->graph, v.out[0]), map->stored, value)
-               : MP_OK;
+    return slot == MP_SLOT_SIZES ? widen_sizes(p, n, map->stored, value) : MP_OK;
 }
 
 /* The attributes, of which one may be the number of channels. */
@@ -374,7 +394,8 @@ static bool is_touched(const packs *p, int32_t n, const mp_channel_slot *slots) 
     if (mp_vertex_is(v, "Concat")) {
         return is_wide && group_of(p, v->out[0])->joined == n;
     }
-    return is_wide || (slots[0] == MP_SLOT_MIXED && stored_of(p, v->in[0]) != v->in[0]);
+    return is_wide || ((slots[0] == MP_SLOT_MIXED || slots[0] == MP_SLOT_SHAPE) &&
+                       stored_of(p, v->in[0]) != v->in[0]);
 }
 
 static mp_status rewrite(packs *p) {
@@ -382,7 +403,7 @@ static mp_status rewrite(packs *p) {
     for (int32_t n = 0; n < p->nodes; n++) {
         const mp_channel_slot *slots = slots_of(p, n);
         if (slots != NULL && is_touched(p, n, slots)) {
-            MP_TRY(rewrite_node(p, n, slots));
+            MP_TRY(slots[0] == MP_SLOT_SHAPE ? rewrite_shape(p, n) : rewrite_node(p, n, slots));
         }
     }
     for (int32_t i = 0; i < p->count; i++) {

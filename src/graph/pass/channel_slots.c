@@ -50,25 +50,34 @@ static bool broadcast_slot(const mp_graph *graph, const mp_vertex *v, int32_t va
                                  : has_same(graph, v, value);
 }
 
-/* Element `i` of a list that is a constant, or picked out of one. */
-static bool element(const mp_graph *graph, int32_t list, int64_t i, double *out) {
-    const int32_t n = mp_graph_maker(graph, list, "Gather");
-    if (n != MP_NO_NODE) {
-        const mp_vertex *v = &graph->nodes[n];
-        double at = 0;
-        return is_kept(graph, v->in[0]) && is_kept(graph, v->in[1]) &&
-               element(graph, v->in[1], i, &at) && at >= 0 &&
-               element(graph, v->in[0], (int64_t)at, out);
-    }
-    if (!is_kept(graph, list)) {
-        return false;
-    }
-    const mp_tensor *t = &graph->values[list].tensor;
-    if (t->shape.rank != 1 || i >= t->shape.dim[0] || (t->type != MP_I64 && t->type != MP_F32)) {
+/* Element `i` of a constant list. */
+static bool kept_element(const mp_tensor *t, int64_t i, double *out) {
+    if (t->shape.rank != 1 || i < 0 || i >= t->shape.dim[0] ||
+        (t->type != MP_I64 && t->type != MP_F32)) {
         return false;
     }
     *out = t->type == MP_I64 ? (double)((const int64_t *)t->data)[i] : mp_host_float(t, i);
     return true;
+}
+
+/* Element `i` of a list that is a constant, or made of some, also where others are not known. */
+static bool element(const mp_graph *graph, int32_t list, int64_t i, double *out) {
+    int32_t n = mp_graph_maker(graph, list, "Gather");
+    while (n != MP_NO_NODE) {
+        const mp_vertex *v = &graph->nodes[n];
+        double at = 0;
+        if (!is_kept(graph, v->in[1]) || !kept_element(&graph->values[v->in[1]].tensor, i, &at)) {
+            return false;
+        }
+        i = (int64_t)at;
+        list = v->in[0];
+        n = mp_graph_maker(graph, list, "Gather");
+    }
+    if (is_kept(graph, list)) {
+        return kept_element(&graph->values[list].tensor, i, out);
+    }
+    *out = i >= 0 && i < MP_RANK_MAX ? (double)mp_graph_entry(graph, list, (int)i) : -1;
+    return *out >= 0;
 }
 
 /* ---- convolutions ---- */
@@ -285,14 +294,27 @@ void mp_channels_name(mp_graph *graph, const mp_vertex *v) {
     }
 }
 
+/* Whether it gives all dimensions. */
+static bool is_shape(const mp_vertex *v) {
+    return mp_vertex_is(v, "Shape") && mp_node_int(&v->node, "start", 0) == 0 &&
+           mp_node_attr(&v->node, "end") == NULL;
+}
+
 bool mp_channel_slots(const mp_graph *graph, const mp_vertex *v, mp_channel_slot *slots) {
     if (v->is_gone || v->guard != 0 || v->loop != NULL || v->out_count != 1 ||
         v->out[0] == MP_NO_VALUE || v->in_count < 1 || v->in_count > MP_CHANNEL_SLOTS_MAX ||
-        v->in[0] == MP_NO_VALUE || mp_graph_rank(graph, v->out[0]) < 3) {
+        v->in[0] == MP_NO_VALUE) {
         return false;
     }
     for (int i = 0; i < MP_CHANNEL_SLOTS_MAX; i++) {
         slots[i] = MP_SLOT_PLAIN;
+    }
+    if (is_shape(v)) {
+        slots[X] = MP_SLOT_SHAPE;
+        return true;
+    }
+    if (mp_graph_rank(graph, v->out[0]) < 3) {
+        return false;
     }
     if (is_conv(v)) {
         return conv_slots(graph, v, slots);
