@@ -418,3 +418,37 @@ DEVICE_TEST(epilogue_passes_keep_results) {
     pass_check_run(device, images, large, 1e-4, 3);
     pass_check_run(device, images, none, 1e-4, 3);
 }
+
+#define CUT                                                                                \
+    "input x f32[2,5,3,3]\ninput s f32[2,3,3,3]\nconst z i64[1] = 0\nconst k i64[1] = 3\n" \
+    "const e i64[1] = 5\nconst i i64[1] = 1\na = Slice-13 (x, z, k, i) \"a\"\n"            \
+    "b = Slice-13 (x, k, e, i) \"b\"\n"
+
+/* A sum with some channels, of which nobody else sees anything. */
+TEST(graph_pass_part_residual) {
+    check(NULL, CUT "c = Add-14 (s, a) \"c\"\ny = Concat-13 (c, b) \"y\" axis=1\noutput y\n",
+          "input x f32[2,5,3,3]\ninput s f32[2,3,3,3]\nconst #10 i64[8] = 0 0 0 0 0 2 0 0\n"
+          "const #11 f32[] = -0\ny#12 = Pad-13 (s, #10, #11) \"y\"\n"
+          "y = Add-14 (x, y#12) \"c\"\noutput y\n",
+          1);
+    LEFT_ALONE(NULL, CUT "c = Add-14 (a, s)\ny = Concat-13 (c, b) axis=1\noutput y\noutput c\n");
+    LEFT_ALONE(NULL, CUT "c = Add-14 (a, s)\ny = Concat-13 (b, c) axis=1\noutput y\n");
+    LEFT_ALONE(NULL, CUT "c = Sub-14 (a, s)\ny = Concat-13 (c, b) axis=1\noutput y\n");
+    LEFT_ALONE(NULL, CUT "c = Add-14 (a, s)\ny = Concat-13 (c, b) axis=3\noutput y\n");
+    LEFT_ALONE(NULL, "input r f32[2,1,3,3]\n" CUT "c = Add-14 (a, r)\n"
+                     "y = Concat-13 (c, b) axis=1\noutput y\noutput s\n");
+}
+
+DEVICE_TEST(graph_pass_part_residual_runs) {
+#define PARTS(type)                                                                             \
+    "input p " type "[?,5,?,?]\ninput s " type "[?,3,?,?]\nconst z i64[1] = 0\n"                \
+    "const k i64[1] = -2\nconst e i64[1] = 99\nconst i i64[1] = 1\na = Slice-13 (p, z, k, i)\n" \
+    "b = Slice-13 (p, k, e, i)\nc = Add-14 (a, s)\ny = Concat-13 (c, b) axis=1\noutput y\n"
+    static const mp_shape in[] = {SHAPE(2, 5, 3, 5), SHAPE(2, 3, 3, 5)};
+    static const mp_shape none[] = {SHAPE(0, 5, 3, 5), SHAPE(0, 3, 3, 5)};
+    pass_check_run(device, PARTS("f32"), in, 0, 1);
+    pass_check_run(device, PARTS("f16"), in, 0, 1);
+    pass_check_run(device, PARTS("bf16"), in, 0, 1);
+    pass_check_run(device, PARTS("f32"), none, 0, 1);
+#undef PARTS
+}
