@@ -142,6 +142,8 @@ PROGRAMS = {
        ("integer_rows.cpp", "integer_rows", {}, [f"K_ROWS={rows}", f"K_COLUMNS={columns}", f"K_SPLIT={split}",
                                                  f"K_WARP_ROWS={high}", f"K_WARP_COLUMNS={wide}", f"K_PIECE={piece}"])
        for rows, columns, split, high, wide, piece in BYTES},
+    **{f"shuffle_end_{each}": ("shuffle_end.cpp", "shuffle_end", {}, ["K_T0=f32", f"K_EACH={each}"])
+       for each in (2, 4)},
     **{f"excite_{word}": ("excite.cpp", "squeeze_excite", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},
     **{f"rows_mma_{rows}_{columns}_{turned}_{word}":
        ("rows_mma.cpp", "rows_mma", {}, [f"K_T0={word}", f"K_ROWS={rows}", f"K_COLUMNS={columns}",
