@@ -38,24 +38,44 @@ WEIGHTS = {"a": weights(18, 4, 3), "d": weights(18, 18, 3), "g": weights(35, 4, 
            "q": weights(35, 18, 3), "u": weights(5, 35, 1)}
 
 
-def made(kind):
+# blocks of 11, 18 and 21 channels, of which each is added to the first ones of the next
+BLOCKS = [
+    node("Conv", "x b", "c"), node("Conv", "c d", "e"), node("Relu", "e", "f"),
+    node("Conv", "f g", "h", group=24, **SAME), node("HardSwish", "h", "i"), node("Conv", "i j", "k"),
+    node("Slice", "k zero at11 one", "l"), node("Slice", "k at11 end one", "m"), node("Add", "l c", "n"),
+    node("Concat", "n m", "o", axis=1), node("Conv", "o p", "q"), node("Relu", "q", "r"), node("Conv", "r s", "t"),
+    node("Slice", "t zero at18 one", "u"), node("Slice", "t at18 end one", "v"), node("Add", "o u", "w"),
+    node("Concat", "w v", "z", axis=1), node("Conv", "z a", "y", **SAME),
+]
+CUTS = {name: np.array([at]) for name, at in (("zero", 0), ("one", 1), ("at11", 11), ("at18", 18), ("end", 1 << 40))}
+NETS = {
+    "branches": (BRANCHES, WEIGHTS, {"m": np.array([1, 18])}),
+    "blocks": (BLOCKS, {"b": weights(11, 4, 1), "d": weights(24, 11, 1), "g": weights(24, 1, 3),
+                        "j": weights(18, 24, 1), "p": weights(24, 18, 1), "s": weights(21, 24, 1),
+                        "a": weights(3, 21, 3)}, CUTS),
+}
+
+
+def made(kind, net):
+    nodes, floats, others = NETS[net]
     to = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
-    nodes = [node("Cast", "given", "x", to=to), *BRANCHES, node("Cast", "y", "result", to=1)]
-    constants = {name: value.astype(np.float16).astype(kind) for name, value in WEIGHTS.items()}
+    nodes = [node("Cast", "given", "x", to=to), *nodes, node("Cast", "y", "result", to=1)]
+    constants = {name: value.astype(np.float16).astype(kind) for name, value in floats.items()}
     return small_models.model(nodes, {"given": ["n", 4, "height", "width"]}, {"result": None},
-                              {**constants, "m": np.array([1, 18])})
+                              {**constants, **others})
 
 
 @pytest.mark.parametrize("sizes", [(8, 12), (2, 2), (10, 6)])
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
-def test_branches(kind, sizes, monkeypatch):
+@pytest.mark.parametrize("net", NETS)
+def test_networks(net, kind, sizes, monkeypatch):
     """Also where sizes are not known: nothing is cut or brought in for them."""
     monkeypatch.setenv("MILLPOND_PASSES", "+channels_last,+channel_packs")
     feed = {"given": values(1, 4, *sizes).astype(np.float16).astype(np.float32)}
     options = provider.session_options()
     _ort_islands.ask(options)
-    ours = provider.session(made(kind), provider_options={"use_tf32": "0"}, options=options)
-    expected = ort.InferenceSession(made(np.float32), op_model.cpu_options(), [provider.CPU]).run(None, feed)[0]
+    ours = provider.session(made(kind, net), provider_options={"use_tf32": "0"}, options=options)
+    expected = ort.InferenceSession(made(np.float32, net), op_model.cpu_options(), [provider.CPU]).run(None, feed)[0]
     # sums of up to 162 products in another order; float16 rounds what ten nodes make
     far = 5e-5 if kind is np.float32 else 2e-2
     for _ in range(ROUNDS):

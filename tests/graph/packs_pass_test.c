@@ -97,6 +97,27 @@ TEST(graph_pass_channel_packs_of_parts) {
           "c = Concat-13 (x, z) axis=-1\n" LAST);
 }
 
+/* Channels that a Pad adds are alike, those of which there are copies too. */
+TEST(graph_pass_channel_packs_behind_pads) {
+    check("+channel_packs",
+          "input x f32[?,?,?,4]\ninput t f32[?,?,?,2]\n"
+          "const w f32[3,4,1,1] = 1 2 3 4 5 6 7 8 9 10 11 12\n"
+          "const p i64[8] = 0 0 0 0 0 0 0 4\nconst z f32[] = -0\n"
+          "const u f32[7,2,1,1] = 1 2 3 4 5 6 7 8 9 10 11 12 13 14\n"
+          "const v f32[2,7,1,1] = 1 2 3 4 5 6 7 8 9 10 11 12 13 14\n"
+          "a = " CONV "(x, w) \"a\"\nb = Pad-13 (a, p, z) \"b\"\n"
+          "c = " FUSED "(t, u, , b) \"c\"\n" LAST,
+          "input x f32[?,?,?,4]\ninput t f32[?,?,?,2]\n"
+          "const w#14 f32[4,4,1,1] = 1 2 3 4 5 6 7 8 9 10 11 12 1 2 3 4\n"
+          "const u#15 f32[8,2,1,1] = 1 2 3 4 5 6 7 8 9 10 11 12 13 14 7 8\n"
+          "const v#16 f32[2,8,1,1] = 1 2 3 2 5 6 7 2 8 9 10 5.5 12 13 14 5.5\n"
+          "a#11 = " CONV "(x, w#14) \"a\"\n"
+          "b#12 = millpond.KeepFirst-1 (a#11) \"b\" kept=3 size=8 value=-0f\n"
+          "c#13 = " FUSED "(t, u#15, , b#12) \"c\"\ny = " CONV "(c#13, v#16) \"y\"\n"
+          "output y\n",
+          2);
+}
+
 /* Copies for what knows nothing of them, where two convolutions gain for each. */
 TEST(graph_pass_channel_packs_at_ends) {
     becomes(MAKES READS FIRST "c = Relu-14 (a) \"c\"\nz = Softmax-13 (a) \"z\"\noutput z\n" LAST,
@@ -198,7 +219,7 @@ static int like(net *n, int image) {
 
 static void add_node(net *n, const char *type) {
     static const int many[] = {18, 11, 24, 6, 18};
-    enum { CONV_ANY, CONV_DOWN, UP, SUM, EACH, ALONE, POOL, GATE, SIDE, KINDS };
+    enum { CONV_ANY, CONV_DOWN, UP, SUM, EACH, ALONE, POOL, GATE, SIDE, PART, KINDS };
     const int from = draw(n, n->count), i = n->count, channels = n->channels[from];
     const int level = n->level[from];
     switch (draw(n, KINDS)) {
@@ -242,6 +263,19 @@ static void add_node(net *n, const char *type) {
             i, i, i, i, from, i);
         (void)add(n, channels, level);
         return;
+    case PART:
+        if (channels >= 11) {
+            const int most = channels - 1 - draw(n, 5), wide = n->count;
+            add_conv(n, type, from, most, 1);
+            say(n, "const c%d i64[1] = %d\nl%d = Slice-13 (v%d, zero, c%d, one)\n", wide, most,
+                wide, from, wide);
+            say(n, "r%d = Slice-13 (v%d, c%d, end, one)\nt%d = Add-14 (l%d, v%d)\n", wide, from,
+                wide, wide, wide, wide);
+            say(n, "v%d = Concat-13 (t%d, r%d) axis=1\n", n->count, wide, wide);
+            (void)add(n, channels, level);
+            return;
+        }
+        break;
     case SIDE:
         say(n, "v%d = Concat-13 (v%d, v%d) axis=1\n", i, from, like(n, from));
         (void)add(n, 2 * channels, level);
@@ -256,6 +290,7 @@ static void add_node(net *n, const char *type) {
 static void make(net *n, const char *type, uint64_t seed) {
     *n = (net){.state = seed * 2654435761u + 1};
     say(n, "input v0 %s[?,3,?,?]\nconst k f32[4] = 1 1 2 2\n", type);
+    say(n, "const zero i64[1] = 0\nconst one i64[1] = 1\nconst end i64[1] = 999\n");
     (void)add(n, 3, 0);
     for (int i = 0; i < 10; i++) {
         add_node(n, type);

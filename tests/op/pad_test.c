@@ -198,6 +198,66 @@ static void check_tile(mp_device *device, mp_dtype type, int rank, const int64_t
     free(x);
 }
 
+static void check_kept(mp_device *device, mp_dtype type, const mp_shape *x, int64_t kept,
+                       int64_t size) {
+    const mp_attr attrs[] = {OP_INT("kept", kept),
+                             OP_INT("size", size),
+                             {.name = "value", .kind = MP_ATTR_FLOAT, .f = FILLING}};
+    void *data = op_numbers(type, 3, mp_shape_count(x));
+    op_case c = {.domain = MP_OWN_DOMAIN,
+                 .name = "KeepFirst",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = MP_COUNT_OF(attrs),
+                 .align = 16,
+                 .in = {{type, *x, data}},
+                 .in_count = 1,
+                 .out_count = 1};
+    op_run(device, &c);
+    const int64_t width = x->dim[x->rank - 1];
+    CHECK_EQ_INT(c.out[0].shape.dim[x->rank - 1], size);
+    for (int64_t i = 0; i < mp_shape_count(&c.out[0].shape); i++) {
+        const int64_t row = i / size, d = i % size;
+        const double want = d < kept ? op_real(type, data, row * width + d) : FILLING;
+        CHECK(op_real(type, c.out[0].data, i) == want);
+    }
+    op_close(device, &c);
+    free(data);
+}
+
+DEVICE_TEST(keep_first_of_rows) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    static const mp_shape image = {.rank = 4, .dim = {2, 3, 5, 32}}, row = {.rank = 1, .dim = {7}};
+    static const mp_shape none = {.rank = 3, .dim = {0, 3, 8}};
+    for (size_t t = 0; t < MP_COUNT_OF(types); t++) {
+        check_kept(device, types[t], &image, 27, 40);
+        check_kept(device, types[t], &image, 24, 48);
+        check_kept(device, types[t], &image, 32, 38);
+        check_kept(device, types[t], &image, 27, 27);
+        check_kept(device, types[t], &image, 0, 8);
+        check_kept(device, types[t], &row, 5, 9);
+        check_kept(device, types[t], &none, 5, 9);
+    }
+}
+
+DEVICE_TEST(keep_first_refuses_what_is_not_there) {
+    const float x[] = {1, 2, 3, 4};
+    const mp_attr more[] = {OP_INT("kept", 5), OP_INT("size", 8)};
+    const mp_attr less[] = {OP_INT("kept", 3), OP_INT("size", 2)};
+    mp_plan *plan = NULL;
+    op_case c = {.domain = MP_OWN_DOMAIN,
+                 .name = "KeepFirst",
+                 .version = 1,
+                 .attrs = more,
+                 .attr_count = 2,
+                 .in = {op_f32(x, 4)},
+                 .in_count = 1,
+                 .out_count = 1};
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "5 of 8 elements cannot be kept");
+    c.attrs = less;
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "3 of 2 elements cannot be kept");
+}
+
 DEVICE_TEST(tile_along_any_axes) {
     static const struct {
         int rank;

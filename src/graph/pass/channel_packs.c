@@ -15,6 +15,7 @@
 #include "graph/pass/add_view.h"
 #include "graph/pass/channel_copies.h"
 #include "graph/pass/channel_slots.h"
+#include "op/core/host_float.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -157,6 +158,32 @@ static void find_repeated(const packs *p, int32_t n) {
     }
 }
 
+/* A Pad behind the channels of another image makes all that follow alike, also those that are
+ * stored more: these are copies of its own. */
+static void find_padded(const packs *p, int32_t n) {
+    const mp_vertex *v = &p->graph->nodes[n];
+    const int64_t kept = mp_graph_dim(p->graph, v->in[0], -1);
+    image *group = is_member(p, v->out[0]) ? group_of(p, v->out[0]) : NULL;
+    if (group != NULL && group->joined == MP_NO_NODE && kept < group->map.count) {
+        group->map.first = MP_MAX(group->map.first, kept);
+        group->map.period = group->map.count - group->map.first;
+    }
+}
+
+/* Which channels there are copies of: first where a Concat says it, then where a Pad does. */
+static void find_maps(const packs *p) {
+    for (int32_t n = 0; n < p->nodes; n++) {
+        if (mp_vertex_is(&p->graph->nodes[n], "Concat") && slots_of(p, n) != NULL) {
+            find_repeated(p, n);
+        }
+    }
+    for (int32_t n = 0; n < p->nodes; n++) {
+        if (slots_of(p, n) != NULL && slots_of(p, n)[0] == MP_SLOT_KEPT) {
+            find_padded(p, n);
+        }
+    }
+}
+
 /* ---- what it costs, and what it gains ---- */
 
 /* Readers before makers: a node that only sees shapes, or makes what nobody needs, needs none. */
@@ -193,22 +220,31 @@ static void count_inputs(const packs *p, const mp_vertex *v, const mp_channel_sl
         }
         if (slot == MP_SLOT_MIXED) {
             group_of(p, v->in[i])->gains += gains(p, v);
-        } else if (slot != MP_SLOT_SAME && slot != MP_SLOT_SHAPE) {
+        } else if (slot != MP_SLOT_SAME && slot != MP_SLOT_SHAPE && slot != MP_SLOT_KEPT) {
             p->images[v->in[i]].leaves = true;
         }
     }
 }
 
-static void count_outputs(const packs *p, int32_t n, bool known) {
+/* Whether node `n`, which knows of copies, makes its result with those that the group has. */
+static bool makes_copies(const packs *p, int32_t n) {
     const mp_vertex *v = &p->graph->nodes[n];
+    const image *group = group_of(p, v->out[0]);
+    const bool pads = slots_of(p, n)[0] == MP_SLOT_KEPT;
+    return mp_vertex_is(v, "Concat")
+               ? group->joined == n
+               : !pads || (group->joined == MP_NO_NODE &&
+                           group->map.first >= mp_graph_dim(p->graph, v->in[0], -1));
+}
+
+static void count_outputs(const packs *p, int32_t n) {
+    const mp_vertex *v = &p->graph->nodes[n];
+    const bool known = slots_of(p, n) != NULL;
     for (int i = 0; i < v->out_count; i++) {
-        if (!is_member(p, v->out[i])) {
-            continue;
+        if (is_member(p, v->out[i])) {
+            p->images[v->out[i]].enters = !known || !makes_copies(p, n);
+            group_of(p, v->out[i])->gains += known && gains(p, v);
         }
-        image *group = group_of(p, v->out[i]);
-        const bool other = mp_vertex_is(v, "Concat") && group->joined != n;
-        p->images[v->out[i]].enters = !known || other;
-        group->gains += known && gains(p, v);
     }
 }
 
@@ -223,7 +259,7 @@ static void count(const packs *p) {
         const mp_vertex *v = &p->graph->nodes[n];
         if (!v->is_gone) {
             count_inputs(p, v, slots_of(p, n));
-            count_outputs(p, n, slots_of(p, n) != NULL);
+            count_outputs(p, n);
         }
     }
     for (int32_t i = 0; i < p->count; i++) {
@@ -364,6 +400,26 @@ static void widen_attrs(const packs *p, const mp_vertex *v, mp_node *node, mp_at
     node->attrs = attrs;
 }
 
+/* A Pad of which image and result are stored with copies, or one of both. */
+static mp_status rewrite_pad(packs *p, int32_t n) {
+    const mp_vertex v = p->graph->nodes[n];
+    const int32_t value = mp_vertex_in(&v, 2), x = stored_of(p, v.in[0]);
+    const int32_t out = p->images[v.out[0]].enters ? v.out[0] : stored_of(p, v.out[0]);
+    const double number =
+        value != MP_NO_VALUE ? mp_host_float(&p->graph->values[value].tensor, 0) : 0;
+    const mp_attr attrs[] = {
+        {.name = "kept", .kind = MP_ATTR_INT, .i = mp_graph_dim(p->graph, v.in[0], -1)},
+        {.name = "size", .kind = MP_ATTR_INT, .i = mp_graph_dim(p->graph, out, -1)},
+        {.name = "value", .kind = MP_ATTR_FLOAT, .f = (float)number}};
+    const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "KeepFirst", 1),
+                          .version = 1,
+                          .name = v.node.name,
+                          .attrs = attrs,
+                          .attr_count = MP_COUNT_OF(attrs),
+                          .options = v.node.options};
+    return mp_graph_change_node(p->graph, n, &node, &x, 1, &out, 1);
+}
+
 static mp_status rewrite_node(packs *p, int32_t n, const mp_channel_slot *slots) {
     const mp_vertex v = p->graph->nodes[n];
     const int32_t out = stored_of(p, v.out[0]);
@@ -391,11 +447,9 @@ static mp_status rewrite_node(packs *p, int32_t n, const mp_channel_slot *slots)
 static bool is_touched(const packs *p, int32_t n, const mp_channel_slot *slots) {
     const mp_vertex *v = &p->graph->nodes[n];
     const bool is_wide = stored_of(p, v->out[0]) != v->out[0];
-    if (mp_vertex_is(v, "Concat")) {
-        return is_wide && group_of(p, v->out[0])->joined == n;
-    }
-    return is_wide || ((slots[0] == MP_SLOT_MIXED || slots[0] == MP_SLOT_SHAPE) &&
-                       stored_of(p, v->in[0]) != v->in[0]);
+    const bool reads =
+        slots[0] == MP_SLOT_MIXED || slots[0] == MP_SLOT_SHAPE || slots[0] == MP_SLOT_KEPT;
+    return (is_wide && makes_copies(p, n)) || (reads && stored_of(p, v->in[0]) != v->in[0]);
 }
 
 static mp_status rewrite(packs *p) {
@@ -403,7 +457,9 @@ static mp_status rewrite(packs *p) {
     for (int32_t n = 0; n < p->nodes; n++) {
         const mp_channel_slot *slots = slots_of(p, n);
         if (slots != NULL && is_touched(p, n, slots)) {
-            MP_TRY(slots[0] == MP_SLOT_SHAPE ? rewrite_shape(p, n) : rewrite_node(p, n, slots));
+            MP_TRY(slots[0] == MP_SLOT_SHAPE  ? rewrite_shape(p, n)
+                   : slots[0] == MP_SLOT_KEPT ? rewrite_pad(p, n)
+                                              : rewrite_node(p, n, slots));
         }
     }
     for (int32_t i = 0; i < p->count; i++) {
@@ -425,11 +481,7 @@ static mp_status run(packs *p, mp_rewrites *rewrites) {
     look_at_nodes(p);
     look_at_values(p);
     join(p);
-    for (int32_t n = 0; n < p->nodes; n++) {
-        if (mp_vertex_is(&p->graph->nodes[n], "Concat") && slots_of(p, n) != NULL) {
-            find_repeated(p, n);
-        }
-    }
+    find_maps(p);
     find_data(p);
     count(p);
     choose(p, rewrites);

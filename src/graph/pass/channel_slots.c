@@ -97,8 +97,9 @@ static bool is_transposed(const mp_vertex *v) {
 }
 
 static bool is_conv(const mp_vertex *v) {
-    return is_in(v, MP_NHWC_DOMAIN, "Conv") || is_in(v, MP_OWN_NHWC_DOMAIN, "FusedConv") ||
-           is_stem(v) || is_transposed(v);
+    return v->in_count > W && v->in[W] != MP_NO_VALUE &&
+           (is_in(v, MP_NHWC_DOMAIN, "Conv") || is_in(v, MP_OWN_NHWC_DOMAIN, "FusedConv") ||
+            is_stem(v) || is_transposed(v));
 }
 
 bool mp_is_channel_alone(const mp_graph *graph, const mp_vertex *v) {
@@ -207,9 +208,33 @@ static bool keeps_ends(const mp_graph *graph, const mp_vertex *v) {
            element(graph, v->in[PADS], 2 * rank - 1, &end) && begin == 0 && end == 0;
 }
 
+/* Whether only channels are added, behind those that there are, each of the same number. */
+static bool adds_channels(const mp_graph *graph, const mp_vertex *v) {
+    enum { PADS = 1, VALUE, AXES };
+    const int rank = mp_graph_rank(graph, v->in[X]);
+    const int32_t value = mp_vertex_in(v, VALUE);
+    double pad = 0;
+    if (v->node.version < 11 || mp_vertex_in(v, AXES) != MP_NO_VALUE || rank < 1 ||
+        strcmp(mp_node_string(&v->node, "mode", "constant"), "constant") != 0 ||
+        (value != MP_NO_VALUE &&
+         (!is_kept(graph, value) || mp_shape_count(&graph->values[value].tensor.shape) != 1))) {
+        return false;
+    }
+    for (int d = 0; d < 2 * rank; d++) {
+        if (!element(graph, v->in[PADS], d, &pad) || (d + 1 < 2 * rank ? pad != 0 : pad <= 0)) {
+            return false;
+        }
+    }
+    return mp_graph_dim(graph, v->in[X], -1) > 0;
+}
+
 static bool pad_slots(const mp_graph *graph, const mp_vertex *v, mp_channel_slot *slots) {
     slots[X] = MP_SLOT_SAME;
-    return keeps_ends(graph, v) && has_same(graph, v, v->in[X]);
+    if (keeps_ends(graph, v)) {
+        return has_same(graph, v, v->in[X]);
+    }
+    slots[X] = MP_SLOT_KEPT;
+    return adds_channels(graph, v);
 }
 
 static bool elementwise_slots(const mp_graph *graph, const mp_vertex *v, mp_channel_slot *slots) {
@@ -258,13 +283,25 @@ static int64_t channels_of_parts(const mp_graph *graph, const mp_vertex *v) {
     return sum;
 }
 
+/* Of a Pad that adds some; MP_DIM_UNKNOWN. */
+static int64_t channels_with_more(const mp_graph *graph, const mp_vertex *v) {
+    const int64_t channels = mp_graph_dim(graph, v->in[X], -1);
+    double more = 0;
+    return element(graph, v->in[1], 2 * mp_graph_rank(graph, v->in[X]) - 1, &more) &&
+                   more + (double)channels <= INT32_MAX
+               ? channels + (int64_t)more
+               : MP_DIM_UNKNOWN;
+}
+
 /* The type, rank and last dimension of what is made, as far as the node says. */
 static mp_tensor made_by(const mp_graph *graph, const mp_vertex *v) {
-    const int32_t like = is_like_x(graph, v) ? v->in[X] : v->out[0];
+    const bool adds = mp_vertex_is(v, "Pad") && adds_channels(graph, v);
+    const int32_t like = adds || is_like_x(graph, v) ? v->in[X] : v->out[0];
     mp_tensor made = {.type = mp_graph_type(graph, like),
                       .shape = {.rank = mp_graph_rank(graph, like)}};
-    int64_t channels =
-        joins_channels(graph, v) ? channels_of_parts(graph, v) : mp_graph_dim(graph, like, -1);
+    int64_t channels = joins_channels(graph, v) ? channels_of_parts(graph, v)
+                       : adds                   ? channels_with_more(graph, v)
+                                                : mp_graph_dim(graph, like, -1);
     if (is_conv(v) && weights_of(graph, v)->shape.rank > 2) {
         const mp_tensor *w = weights_of(graph, v);
         made.type = w->type;

@@ -20,6 +20,7 @@ typedef enum mp_channel_slot {
     MP_SLOT_TURNED,  /* [those of the mixed image, channels of the result, ...] */
     MP_SLOT_SIZES,   /* a list whose last number is that of the channels */
     MP_SLOT_PART,    /* an image whose channels are some of the result's: of a Concat */
+    MP_SLOT_KEPT,    /* an image with the first channels of the result: of a Pad behind it */
     MP_SLOT_SHAPE,   /* an image of which the result is the list of dimensions */
 } mp_channel_slot;
 

@@ -1,5 +1,6 @@
 /* pad.c - Pad and Tile: a tensor within a larger one. Negative pads crop first. Dimensions that are
  * not padded are merged with their neighbours, and elements move in the largest units that fit.
+ * KeepFirst, which no model names, keeps the first elements of each row and fills up the rest.
  * Kernel: move/pad.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/half.h"
@@ -285,8 +286,8 @@ static void value_of_attribute(float value, mp_dtype type, uint64_t *bits) {
     memset(bits, 0, sizeof *bits);
     if (type == MP_F64) {
         memcpy(bits, &wide, sizeof wide);
-    } else if (type == MP_F16) {
-        const uint16_t half = mp_to_f16(value);
+    } else if (type == MP_F16 || type == MP_BF16) {
+        const uint16_t half = type == MP_F16 ? mp_to_f16(value) : mp_to_bf16(value);
         memcpy(bits, &half, sizeof half);
     } else {
         memcpy(bits, &value, sizeof value);
@@ -319,6 +320,32 @@ static mp_status plan_pad(mp_planner *p) {
         value_of_attribute(mp_node_float(p->node, "value", 0), x->type, &bits);
         pad.value = &bits;
     }
+    return plan_padding(p, &pad, &shape);
+}
+
+/* ---- KeepFirst: of each row the first elements, then a value ---- */
+
+static mp_status plan_keep_first(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    const int last = x->shape.rank - 1;
+    const int64_t kept = mp_node_int(p->node, "kept", 0), size = mp_node_int(p->node, "size", 0);
+    int64_t stride[MP_RANK_MAX] = {0};
+    uint64_t bits = 0;
+    padding pad = {.rank = x->shape.rank, .type = x->type, .mode = K_PAD_CONSTANT, .value = &bits};
+    mp_shape shape = x->shape;
+    if (last < 0 || kept < 0 || kept > x->shape.dim[last] || size < kept) {
+        char text[MP_SHAPE_TEXT];
+        return MP_FAIL(INVALID_ARGUMENT, "%lld of %lld elements cannot be kept of shape %s",
+                       (long long)kept, (long long)size, mp_shape_text(&x->shape, text));
+    }
+    shape.dim[last] = size;
+    MP_TRY(mp_plan_output(p, 0, x->type, &shape));
+    mp_shape_strides(&x->shape, stride);
+    for (int d = 0; d < pad.rank; d++) {
+        pad.dim[d] = (padded){
+            .out = shape.dim[d], .size = d == last ? kept : shape.dim[d], .stride = stride[d]};
+    }
+    value_of_attribute(mp_node_float(p->node, "value", 0), x->type, &bits);
     return plan_padding(p, &pad, &shape);
 }
 
@@ -401,6 +428,9 @@ static const mp_attr_def mode_only[] = {{"mode", MP_ATTR_STRING}, {NULL, 0}};
 static const mp_attr_def old_pad[] = {
     {"mode", MP_ATTR_STRING}, {"pads", MP_ATTR_INTS}, {"value", MP_ATTR_FLOAT}, {NULL, 0}};
 
+static const mp_attr_def keep_first[] = {
+    {"kept", MP_ATTR_INT}, {"size", MP_ATTR_INT}, {"value", MP_ATTR_FLOAT}, {NULL, 0}};
+
 enum { INDEX = 1u << MP_I32 | 1u << MP_I64 };
 
 static const mp_op ops[] = {
@@ -442,6 +472,13 @@ static const mp_op ops[] = {
      .host_in = 1u << 1,
      .types = {{"T", MP_ALL_TYPES}, {"T1", MP_BIT(MP_I64)}},
      .plan = plan_tile},
+    {.domain = MP_OWN_DOMAIN,
+     .name = "KeepFirst",
+     .since = 1,
+     .until = 1,
+     .types = {{"T", MP_BIT(MP_F32) | MP_BIT(MP_F16) | MP_BIT(MP_BF16)}},
+     .attrs = keep_first,
+     .plan = plan_keep_first},
 };
 
 const mp_op_family mp__family_pad = {"pad", ops, MP_COUNT_OF(ops)};
