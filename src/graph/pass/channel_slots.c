@@ -323,10 +323,13 @@ void mp_channels_name(mp_graph *graph, const mp_vertex *v) {
     const mp_tensor found = made_by(graph, v);
     mp_tensor *made = &graph->values[v->out[0]].tensor;
     const int last = found.shape.rank - 1;
+    if (found.shape.rank < 3) {
+        return;
+    }
     made->type = made->type == MP_NONE ? found.type : made->type;
     if (made->shape.rank < 0) {
         made->shape = found.shape;
-    } else if (last > 0 && made->shape.rank == last + 1 && made->shape.dim[last] < 0) {
+    } else if (made->shape.rank == last + 1 && made->shape.dim[last] < 0) {
         made->shape.dim[last] = found.shape.dim[last];
     }
 }
