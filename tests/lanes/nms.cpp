@@ -56,7 +56,19 @@ void check_list(const List &m) {
     a.bits = bits.data();
     a.picked = picked.data();
     a.starts = starts.data();
-    run_blocks(2, 64, [&] { nms_pick(a); });
+    Buffer<uint64_t> taken((size_t)(lists * a.words)), some((size_t)(lists * K_NMS_WORD * a.words));
+    a.taken = taken.data();
+    a.rows = K_NMS_WORD; /* one word of boxes after the other, as long lists have parts */
+    a.bits = some.data();
+    for (a.first = 0; a.first < m.count; a.first += a.rows) {
+        for (int64_t i = 0; i < lists * a.rows * a.words; i++) {
+            const int64_t row = i / a.words % a.rows + a.first, list = i / a.words / a.rows;
+            some[(size_t)i] =
+                row < m.count ? bits[(size_t)((list * m.count + row) * a.words + i % a.words)] : 0;
+        }
+        run_blocks(2, 64, [&] { nms_pick(a); });
+    }
+    a.bits = bits.data();
     for (int64_t list = 0; list < lists; list++) {
         const std::vector<int32_t> want = picked_one_by_one(a, list, m.fit);
         check(starts[(size_t)list] == (int64_t)want.size(), "how many are picked", list);

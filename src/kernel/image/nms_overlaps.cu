@@ -1,13 +1,16 @@
 /* nms_overlaps.cu - which of the boxes behind each one, in their order, overlap it: a bit for each.
- * Neighbouring lanes have neighbouring boxes and look at the same 64 others.
+ * The boxes are some of a list, unless enough of those before are selected. Neighbouring lanes have
+ * neighbouring boxes and look at the same 64 others.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/nms_box.h"
 
 K_KERNEL(mp_nms_args, args) {
-    K_GRID_LOOP(n, args.lists * args.words * args.count) {
-        const int64_t own = n % args.count, word = n / args.count % args.words;
-        const int64_t list = n / args.count / args.words;
-        if (word < own / K_NMS_WORD || args.order[list * args.count + own] < 0) {
+    K_GRID_LOOP(n, args.lists * args.words * args.rows) {
+        const int64_t row = n % args.rows, word = n / args.rows % args.words;
+        const int64_t list = n / args.rows / args.words, own = args.first + row;
+        if (word < own / K_NMS_WORD || own >= args.count ||
+            args.order[list * args.count + own] < 0 ||
+            (args.first > 0 && args.starts[list] >= args.most)) {
             continue; /* nobody reads it */
         }
         const box *sorted = (const box *)args.sorted + list * args.count;
@@ -20,6 +23,6 @@ K_KERNEL(mp_nms_args, args) {
                 bits |= 1ull << k;
             }
         }
-        args.bits[(list * args.count + own) * args.words + word] = bits;
+        args.bits[(list * args.rows + row) * args.words + word] = bits;
     }
 }

@@ -1,5 +1,5 @@
-/* nms_pick.cu - one block a list: which boxes are selected, 64 at a time, and what those take out.
- * SPDX-License-Identifier: Apache-2.0 */
+/* nms_pick.cu - one block a list: which of its next boxes are selected, 64 at a time, and what
+ * those take out. SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/nms_box.h"
 
 enum { AHEAD = 8 }; /* words that a lane has on their way at once */
@@ -52,18 +52,20 @@ K_BLOCK_KERNEL(mp_nms_args, args) {
     for (int64_t list = blockIdx.x; list < args.lists; list += gridDim.x) {
         const int32_t *order = args.order + list * args.count;
         int32_t *picked = args.picked + list * args.most;
-        int64_t fit = 0, selected = 0;
+        uint64_t *taken = args.taken + list * args.words;
+        int64_t fit = 0, selected = args.first > 0 ? args.starts[list] : 0;
         K_BLOCK_LOOP(i, args.count) {
             fit += order[i] >= 0;
         }
         fit = k_block_sum_i64(fit);
         K_BLOCK_LOOP(w, args.words) {
-            gone[w] = 0;
+            gone[w] = args.first > 0 ? taken[w] : 0;
         }
-        for (int64_t word = 0; word * K_NMS_WORD < fit && selected < args.most; word++) {
-            const int64_t first = word * K_NMS_WORD;
+        const int64_t end = args.first + args.rows < fit ? args.first + args.rows : fit;
+        for (int64_t first = args.first; first < end && selected < args.most; first += K_NMS_WORD) {
+            const int64_t word = first / K_NMS_WORD;
             const int32_t here = (int32_t)(fit - first < K_NMS_WORD ? fit - first : K_NMS_WORD);
-            const uint64_t *rows = args.bits + (list * args.count + first) * args.words;
+            const uint64_t *rows = args.bits + (list * args.rows + first - args.first) * args.words;
             K_BLOCK_LOOP(k, here) {
                 own[k] = rows[k * args.words + word];
             }
@@ -86,6 +88,9 @@ K_BLOCK_KERNEL(mp_nms_args, args) {
             }
             selected += count_below(chosen, K_NMS_WORD);
             __syncthreads();
+        }
+        K_BLOCK_LOOP(w, args.words) {
+            taken[w] = gone[w];
         }
         if (threadIdx.x == 0) {
             args.starts[list] = selected;

@@ -84,8 +84,11 @@ typedef struct mp_nms_args {
     int64_t *out;    /* batch, class, box of each that is selected */
     int32_t *order;  /* of each list, the best first; -1: may not be selected */
     float *sorted;   /* in that order: the lower corner and the higher */
-    uint64_t *bits;  /* of each list and box in that order, `words`: which behind it overlap it */
+    uint64_t *bits;  /* of each list and of `rows` boxes in that order, from the one of number
+                      * `first` on, `words`: which behind it overlap it */
+    uint64_t *taken; /* `words` of each list: which boxes have been taken out, in that order */
     int64_t lists, classes, count, words;
+    int64_t first, rows;
     int64_t most;  /* of a list */
     int64_t found; /* of all, once it is known */
     float overlap, threshold;

@@ -1,9 +1,8 @@
 /* nms.c - NonMaxSuppression: the best boxes of each class that do not overlap better ones. How many
  * that are depends on data, so they are selected first and written once the count is known.
- * Long lists are sorted and all their overlaps found side by side, of others the best box is sought
- * again and again.
- * Kernels: image/nms_select.cu, image/nms_order.cu, image/nms_overlaps.cu, image/nms_pick.cu,
- * image/nms_write.cu, move/compact_scan.cu.
+ * Long lists are sorted and the overlaps of many boxes found side by side, of others the best box
+ * is sought again and again. Kernels: image/nms_select.cu, image/nms_order.cu,
+ * image/nms_overlaps.cu, image/nms_pick.cu, image/nms_write.cu, move/compact_scan.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/window_args.h"
 #include "kernel/move/indexed_args.h"
@@ -86,36 +85,60 @@ static mp_status lay_out(const mp_nms_args *args, kept_layout *out) {
     return MP_OK;
 }
 
-/* Whether overlaps of all boxes are found at once: each that is selected would be a round through
- * the list, and the bits of all fit. */
-static bool is_sorted_first(const mp_nms_args *args) {
-    enum { ROUNDS = 16, COUNT = 1 << 14, BYTES = 64 << 20 };
-    return args->most > ROUNDS && args->count > ROUNDS && args->count <= COUNT &&
-           args->lists <= BYTES / (args->count * args->words * (int64_t)sizeof(uint64_t));
+/* Bytes of the words that say what one box of each list overlaps. */
+static int64_t row_bytes(const mp_nms_args *args) {
+    return args->lists * args->words * (int64_t)sizeof(uint64_t);
 }
 
-static mp_status plan_sorted(mp_planner *p, const mp_nms_args *args, mp_ref picked, mp_ref starts) {
+/* Whether overlaps of many boxes are found at once: each that is selected would be a round through
+ * the list. Boxes are sorted by counting those that are better, and a block keeps a bit of each;
+ * for the few lanes of the emulated device that is soon too much. */
+static bool is_sorted_first(const mp_planner *p, const mp_nms_args *args) {
+    const int64_t most = p->device->info.arch == 0 ? 1 << 12 : 1 << 16;
+    enum { ROUNDS = 16, LISTS = 1 << 16, BYTES = 256 << 20 };
+    return args->most > ROUNDS && args->count > ROUNDS && args->count <= most &&
+           args->lists <= LISTS && row_bytes(args) <= BYTES / K_NMS_WORD;
+}
+
+/* Of how many boxes the overlaps are known at a time: on the emulated device of a third, so that it
+ * does what a GPU does for long lists. */
+static int64_t rows_of(const mp_planner *p, const mp_nms_args *args) {
+    enum { BYTES = 64 << 20, EMULATED = 3 };
+    const int64_t rows = p->device->info.arch == 0 ? MP_CEIL_DIV(args->count, (int64_t)EMULATED)
+                                                   : BYTES / row_bytes(args);
+    const int64_t some = MP_MAX(rows / K_NMS_WORD, 1) * K_NMS_WORD;
+    return MP_MIN(some, MP_ALIGN_UP(args->count, (int64_t)K_NMS_WORD));
+}
+
+static mp_status plan_sorted(mp_planner *p, mp_nms_args *args, mp_ref picked, mp_ref starts) {
     enum { ORDER_LANES = 128, PICK_LANES = 256, CORNERS = 4 };
     const int64_t boxes = args->lists * args->count;
-    mp_ref order = MP_NOWHERE, sorted = MP_NOWHERE, bits = MP_NOWHERE;
+    mp_ref order = MP_NOWHERE, sorted = MP_NOWHERE, bits = MP_NOWHERE, taken = MP_NOWHERE;
     const mp_kernel *sort = NULL, *compare = NULL, *pick = NULL;
+    args->rows = rows_of(p, args);
     MP_TRY(mp_plan_scratch(p, (size_t)boxes * sizeof(int32_t), &order));
     MP_TRY(mp_plan_scratch(p, (size_t)boxes * CORNERS * sizeof(float), &sorted));
-    MP_TRY(mp_plan_scratch(p, (size_t)(boxes * args->words) * sizeof(uint64_t), &bits));
+    MP_TRY(mp_plan_scratch(p, (size_t)(args->rows * row_bytes(args)), &bits));
+    MP_TRY(mp_plan_scratch(p, (size_t)row_bytes(args), &taken));
     MP_TRY(mp_plan_kernel(p, &sort, "nms_order"));
     MP_TRY(mp_plan_kernel(p, &compare, "nms_overlaps"));
     MP_TRY(mp_plan_kernel(p, &pick, "nms_pick"));
     MP_TRY(MP_LAUNCH(p, sort, mp_plan_grid_rows(p, boxes, ORDER_LANES), *args,
                      MP_BIND(mp_nms_args, boxes, MP_IN(0)), MP_BIND(mp_nms_args, scores, MP_IN(1)),
                      MP_BIND(mp_nms_args, order, order), MP_BIND(mp_nms_args, sorted, sorted)));
-    MP_TRY(MP_LAUNCH(p, compare, mp_plan_grid(p, boxes * args->words, 1), *args,
-                     MP_BIND(mp_nms_args, order, order), MP_BIND(mp_nms_args, sorted, sorted),
-                     MP_BIND(mp_nms_args, bits, bits)));
     mp_grid grid = mp_plan_grid_rows(p, args->lists, PICK_LANES);
     grid.shared_bytes = (uint32_t)((size_t)(K_NMS_WORD + 1 + args->words) * sizeof(uint64_t));
-    return MP_LAUNCH(p, pick, grid, *args, MP_BIND(mp_nms_args, order, order),
-                     MP_BIND(mp_nms_args, bits, bits), MP_BIND(mp_nms_args, picked, picked),
-                     MP_BIND(mp_nms_args, starts, starts));
+    for (args->first = 0; args->first < args->count; args->first += args->rows) {
+        MP_TRY(MP_LAUNCH(p, compare, mp_plan_grid(p, args->lists * args->rows * args->words, 1),
+                         *args, MP_BIND(mp_nms_args, order, order),
+                         MP_BIND(mp_nms_args, sorted, sorted), MP_BIND(mp_nms_args, bits, bits),
+                         MP_BIND(mp_nms_args, starts, starts)));
+        MP_TRY(MP_LAUNCH(p, pick, grid, *args, MP_BIND(mp_nms_args, order, order),
+                         MP_BIND(mp_nms_args, bits, bits), MP_BIND(mp_nms_args, taken, taken),
+                         MP_BIND(mp_nms_args, picked, picked),
+                         MP_BIND(mp_nms_args, starts, starts)));
+    }
+    return MP_OK;
 }
 
 static mp_status plan_in_rounds(mp_planner *p, const mp_nms_args *args, mp_ref picked,
@@ -144,8 +167,8 @@ static mp_status plan_nms(mp_planner *p) {
     }
     const mp_compact_args total = {.tiles = args.lists};
     const mp_ref picked = mp_ref_at(kept, at.picked), starts = mp_ref_at(kept, at.starts);
-    MP_TRY(is_sorted_first(&args) ? plan_sorted(p, &args, picked, starts)
-                                  : plan_in_rounds(p, &args, picked, starts));
+    MP_TRY(is_sorted_first(p, &args) ? plan_sorted(p, &args, picked, starts)
+                                     : plan_in_rounds(p, &args, picked, starts));
     MP_TRY(mp_plan_kernel(p, &scan, "compact_scan"));
     return MP_LAUNCH(p, scan, ((mp_grid){.blocks = 1, .lanes = SCAN_LANES}), total,
                      MP_BIND(mp_compact_args, starts, starts),
