@@ -152,6 +152,7 @@ def singles():
 def kinds():
     """Networks of further kinds beside the CUDA provider's better of an ordinary run and a graph."""
     return rates({"networks": "kinds of transformers and torchvision, float16", "timm": "kinds of timm, float16",
+                  "detectors": "torchvision's detectors, float32 and float16",
                   "written": "kinds that these have not, float32 and float16",
                   "dynamo": "as torch's newer exporter writes them, float16"})
 
