@@ -25,7 +25,7 @@ static void loops(mp_dtype type, const talking *t, const double *x, void *const 
                   double *made) {
     double *scores = calloc((size_t)(t->between * t->columns), sizeof *scores);
     for (int64_t k = 0; k < t->between; k++) {
-        double *line = scores + k * t->columns, most = -INFINITY, sum = 0;
+        double *line = scores + k * t->columns, most = -HUGE_VAL, sum = 0;
         for (int64_t c = 0; c < t->columns; c++) {
             line[c] = mixed(x + c, t->columns, type, part[0], part[1], t, t->from, t->between, k);
             most = fmax(most, line[c]);

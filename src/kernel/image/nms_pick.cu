@@ -1,5 +1,6 @@
 /* nms_pick.cu - one block a list: which of its next boxes are selected, 64 at a time, and what
- * those take out. SPDX-License-Identifier: Apache-2.0 */
+ * those take out.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/nms_box.h"
 
 enum { AHEAD = 8 }; /* words that a lane has on their way at once */

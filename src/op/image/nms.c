@@ -1,8 +1,10 @@
 /* nms.c - NonMaxSuppression: the best boxes of each class that do not overlap better ones. How many
  * that are depends on data, so they are selected first and written once the count is known.
  * Long lists are sorted and the overlaps of many boxes found side by side, of others the best box
- * is sought again and again. Kernels: image/nms_select.cu, image/nms_order.cu,
- * image/nms_overlaps.cu, image/nms_pick.cu, image/nms_write.cu, move/compact_scan.cu.
+ * is sought again and again.
+ *
+ * Kernels: image/nms_select.cu, image/nms_order.cu, image/nms_overlaps.cu, image/nms_pick.cu,
+ * image/nms_write.cu, move/compact_scan.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/window_args.h"
 #include "kernel/move/indexed_args.h"
