@@ -79,6 +79,7 @@ static bool is_shuffle(const mp_graph *graph, const mp_vertex *v) {
     const mp_attr *sizes = mp_node_attr(&v->node, "sizes");
     if (!mp_vertex_is_own(v, "ShuffleParts") || v->in_count != PARTS || v->out_count > 2 ||
         mp_node_int(&v->node, "groups", 1) != 2 || mp_node_int(&v->node, "axis", 1) != RANK - 1 ||
+        (sizes != NULL && sizes->count != (size_t)v->out_count) ||
         mp_graph_rank(graph, v->in[EVEN]) != RANK) {
         return false;
     }
