@@ -66,7 +66,8 @@ static bool element(const mp_graph *graph, int32_t list, int64_t i, double *out)
     while (n != MP_NO_NODE) {
         const mp_vertex *v = &graph->nodes[n];
         double at = 0;
-        if (!is_kept(graph, v->in[1]) || !kept_element(&graph->values[v->in[1]].tensor, i, &at)) {
+        if (!is_kept(graph, v->in[1]) || graph->values[v->in[1]].tensor.type != MP_I64 ||
+            !kept_element(&graph->values[v->in[1]].tensor, i, &at)) {
             return false;
         }
         i = (int64_t)at;
