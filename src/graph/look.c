@@ -40,6 +40,12 @@ const mp_attr *mp_vertex_perm(const mp_vertex *v) {
     return seen == (1u << perm->count) - 1 ? perm : NULL;
 }
 
+bool mp_graph_turns(const mp_graph *graph, int32_t n, const int64_t *order, int rank) {
+    const mp_attr *perm = n != MP_NO_NODE ? mp_vertex_perm(&graph->nodes[n]) : NULL;
+    return perm != NULL && perm->count == (size_t)rank &&
+           memcmp(perm->ints, order, (size_t)rank * sizeof *order) == 0;
+}
+
 bool mp_graph_same_guard(const mp_graph *graph, int32_t a, int32_t b) {
     return graph->nodes[a].guard == graph->nodes[b].guard;
 }

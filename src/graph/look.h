@@ -25,6 +25,9 @@ bool mp_vertex_keeps_shape(const mp_vertex *v);
 /* In which order a Transpose puts dimensions, if it says so, and has each of them once; or NULL. */
 const mp_attr *mp_vertex_perm(const mp_vertex *v);
 
+/* Whether node `n`, or MP_NO_NODE, is a Transpose of so many dimensions into this order. */
+bool mp_graph_turns(const mp_graph *graph, int32_t n, const int64_t *order, int rank);
+
 /* Whether both nodes are computed under the same conditions: only such are ever put together. What
  * a node reads is there wherever the node is, so that a pass may look at makers freely. */
 bool mp_graph_same_guard(const mp_graph *graph, int32_t a, int32_t b);

@@ -27,6 +27,12 @@ mp_status mp_graph_add_view(mp_graph *graph, int32_t like, const char *name, con
     return mp_graph_add_beside(graph, like, &node, in, 2, *out);
 }
 
+mp_status mp_graph_add_number(mp_graph *graph, int64_t number, int32_t *out) {
+    const mp_tensor list = {
+        .type = MP_I64, .shape = {.rank = 1, .dim = {1}}, .data = (mp_addr)&number};
+    return mp_graph_add_constant(graph, "", &list, out);
+}
+
 mp_status mp_graph_tidy(mp_graph *graph, bool changed) {
     if (!changed) {
         return MP_OK;

@@ -15,6 +15,9 @@ mp_status mp_graph_add_beside(mp_graph *graph, int32_t like, const mp_node *node
 mp_status mp_graph_add_view(mp_graph *graph, int32_t like, const char *name, const char *op,
                             int32_t from, const int64_t *dim, int rank, int32_t *out);
 
+/* Adds a constant list of one number, such as a Slice or an Unsqueeze reads. */
+mp_status mp_graph_add_number(mp_graph *graph, int64_t number, int32_t *out);
+
 /* At the end of a pass: if it has changed the graph so, gaps are closed, and nodes that were added
  * go where they belong. */
 mp_status mp_graph_tidy(mp_graph *graph, bool changed);

@@ -236,9 +236,7 @@ static bool peel_swap(const mp_graph *graph, side *x) {
     const int32_t flat = turn != MP_NO_NODE
                              ? mp_graph_maker(graph, graph->nodes[turn].in[0], "Reshape")
                              : MP_NO_NODE;
-    const mp_attr *perm = turn != MP_NO_NODE ? mp_vertex_perm(&graph->nodes[turn]) : NULL;
-    if (flat == MP_NO_NODE || x->rank != 4 || perm == NULL || perm->count != 3 ||
-        memcmp(perm->ints, swapped, sizeof swapped) != 0) {
+    if (flat == MP_NO_NODE || x->rank != 4 || !mp_graph_turns(graph, turn, swapped, 3)) {
         return false;
     }
     const int32_t given = graph->nodes[flat].in[0];

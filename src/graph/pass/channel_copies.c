@@ -3,6 +3,7 @@
 #include "graph/pass/channel_copies.h"
 
 #include "graph/look.h"
+#include "graph/pass/add_view.h"
 #include "op/core/host_float.h"
 
 #include <math.h>
@@ -104,12 +105,6 @@ mp_status mp_channels_share(mp_graph *graph, int32_t weights, int axis, const mp
 
 /* ---- images ---- */
 
-static mp_status add_list(mp_graph *graph, int64_t number, int32_t *out) {
-    const mp_tensor list = {
-        .type = MP_I64, .shape = {.rank = 1, .dim = {1}}, .data = (mp_addr)&number};
-    return mp_graph_add_constant(graph, "", &list, out);
-}
-
 mp_status mp_channels_add(mp_graph *graph, int32_t image, const mp_channel_map *map,
                           int32_t stored) {
     const mp_attr axis = {
@@ -134,8 +129,8 @@ mp_status mp_channels_cut(mp_graph *graph, int32_t stored, const mp_channel_map 
     const mp_node node = {
         .op = mp_op_find("", "Slice", 13), .version = 13, .name = graph->values[image].name};
     int32_t in[] = {stored, MP_NO_VALUE, MP_NO_VALUE, MP_NO_VALUE};
-    MP_TRY(add_list(graph, 0, &in[1]));
-    MP_TRY(add_list(graph, map->count, &in[2]));
-    MP_TRY(add_list(graph, mp_graph_rank(graph, stored) - 1, &in[3]));
+    MP_TRY(mp_graph_add_number(graph, 0, &in[1]));
+    MP_TRY(mp_graph_add_number(graph, map->count, &in[2]));
+    MP_TRY(mp_graph_add_number(graph, mp_graph_rank(graph, stored) - 1, &in[3]));
     return mp_graph_add_node(graph, &node, in, MP_COUNT_OF(in), &image, 1);
 }

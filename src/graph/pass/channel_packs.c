@@ -318,12 +318,6 @@ static mp_status widen_weights(packs *p, const mp_vertex *v, bool turned, int32_
                                 : MP_OK;
 }
 
-static mp_status add_number(mp_graph *graph, int64_t number, int32_t *out) {
-    const mp_tensor list = {
-        .type = MP_I64, .shape = {.rank = 1, .dim = {1}}, .data = (mp_addr)&number};
-    return mp_graph_add_constant(graph, "", &list, out);
-}
-
 static mp_status add_list(mp_graph *graph, const char *name, int64_t length, int32_t *out) {
     const mp_tensor list = {.type = MP_I64, .shape = {.rank = 1, .dim = {length}}};
     return mp_graph_add_value(graph, name, &list, out);
@@ -341,9 +335,9 @@ static mp_status change_last(mp_graph *graph, int32_t n, int length, int64_t las
                             .attrs = &axis,
                             .attr_count = 1};
     int32_t cut[] = {from, MP_NO_VALUE, MP_NO_VALUE}, parts[] = {MP_NO_VALUE, MP_NO_VALUE};
-    MP_TRY(add_number(graph, 0, &cut[1]));
-    MP_TRY(add_number(graph, length - 1, &cut[2]));
-    MP_TRY(add_number(graph, last, &parts[1]));
+    MP_TRY(mp_graph_add_number(graph, 0, &cut[1]));
+    MP_TRY(mp_graph_add_number(graph, length - 1, &cut[2]));
+    MP_TRY(mp_graph_add_number(graph, last, &parts[1]));
     MP_TRY(add_list(graph, name, length - 1, &parts[0]));
     MP_TRY(mp_graph_add_beside(graph, n, &slice, cut, MP_COUNT_OF(cut), parts[0]));
     return mp_graph_add_beside(graph, n, &concat, parts, MP_COUNT_OF(parts), to);

@@ -11,8 +11,6 @@
 #include "graph/pass.h"
 #include "op/core/talking.h"
 
-#include <string.h>
-
 enum { RANK = 4, STEPS_MAX = 3, INPUTS = 5 };
 
 static const int64_t to_last[RANK] = {0, 2, 3, 1}, to_first[RANK] = {0, 3, 1, 2};
@@ -26,29 +24,14 @@ typedef struct mix {
     int count;
 } mix;
 
-static bool has_perm(const mp_graph *graph, int32_t n, const int64_t *wanted) {
-    const mp_attr *perm = n != MP_NO_NODE ? mp_vertex_perm(&graph->nodes[n]) : NULL;
-    return perm != NULL && perm->count == RANK &&
-           memcmp(perm->ints, wanted, RANK * sizeof *wanted) == 0;
-}
-
 /* ---- one mix ---- */
-
-static bool are(const mp_vertex *v, const char *name, int64_t wanted) {
-    const mp_attr *attr = mp_node_attr(&v->node, name);
-    for (size_t i = 0; attr != NULL && i < attr->count; i++) {
-        if (attr->ints[i] != wanted) {
-            return false;
-        }
-    }
-    return true;
-}
 
 static bool read_conv(const mp_graph *graph, int32_t n, mix *m) {
     const mp_vertex *v = &graph->nodes[n];
     const mp_tensor *w = mp_vertex_is(v, "Conv") ? mp_graph_constant(graph, v->in[1]) : NULL;
     if (w == NULL || w->shape.rank != RANK || w->shape.dim[2] != 1 || w->shape.dim[3] != 1 ||
-        mp_node_int(&v->node, "group", 1) != 1 || !are(v, "pads", 0) || !are(v, "strides", 1)) {
+        mp_node_int(&v->node, "group", 1) != 1 || !mp_node_ints_are(&v->node, "pads", 0) ||
+        !mp_node_ints_are(&v->node, "strides", 1)) {
         return false;
     }
     m->weight = v->in[1];
@@ -92,12 +75,12 @@ static bool find_mix(const mp_graph *graph, int32_t value, bool behind, bool is_
     if (n != MP_NO_NODE && !is_last && read_conv(graph, n, m)) {
         return true;
     }
-    if (!is_last && has_perm(graph, n, behind ? to_last : to_first)) {
+    if (!is_last && mp_graph_turns(graph, n, behind ? to_last : to_first, RANK)) {
         n = step(graph, m, behind);
         is_last = true;
     }
     return is_last && n != MP_NO_NODE && read_product(graph, n, m) &&
-           has_perm(graph, step(graph, m, behind), behind ? to_first : to_last);
+           mp_graph_turns(graph, step(graph, m, behind), behind ? to_first : to_last, RANK);
 }
 
 /* ---- all of it ---- */

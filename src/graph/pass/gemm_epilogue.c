@@ -5,9 +5,10 @@
  * without a bias these must follow, too: it may be one of a pair that a gate brings together. What
  * else there is is left to what fuses element-wise operators.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "graph/pass.h"
+#include "graph/pass/gemm_epilogue.h"
 
 #include "graph/look.h"
+#include "graph/pass.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,6 +39,10 @@ static activation activation_of(const mp_graph *graph, const mp_vertex *v) {
                             .number = mp_node_float(&v->node, "alpha", 1.702F)};
     }
     return (activation){.name = NULL};
+}
+
+bool mp_is_common_activation(const mp_graph *graph, const mp_vertex *v) {
+    return activation_of(graph, v).is_common;
 }
 
 static bool is_product(const mp_vertex *v) {

@@ -11,9 +11,7 @@ enum { BATCH, CHANNELS, PIXELS, ROWS_RANK, IMAGE_RANK };
 /* Whether the node exchanges the last two of three dimensions. */
 static bool turns_rows(const mp_graph *graph, int32_t n) {
     static const int64_t turned[ROWS_RANK] = {0, 2, 1};
-    const mp_attr *perm = n != MP_NO_NODE ? mp_vertex_perm(&graph->nodes[n]) : NULL;
-    return perm != NULL && perm->count == ROWS_RANK &&
-           memcmp(perm->ints, turned, sizeof turned) == 0;
+    return mp_graph_turns(graph, n, turned, ROWS_RANK);
 }
 
 /* The Reshape that makes `value`, where it reads `rank` dimensions, of which the first two stay. */

@@ -10,8 +10,7 @@
 #include "graph/look.h"
 #include "graph/pass.h"
 #include "graph/pass/add_view.h"
-
-#include <string.h>
+#include "graph/pass/gemm_epilogue.h"
 
 enum { RANK = 3, STEPS_MAX = 12 };
 
@@ -26,8 +25,7 @@ typedef struct between {
 
 static bool swaps_last(const mp_graph *graph, int32_t n) {
     static const int64_t swapped[RANK] = {0, 2, 1};
-    const mp_attr *perm = n != MP_NO_NODE ? mp_vertex_perm(&graph->nodes[n]) : NULL;
-    return perm != NULL && perm->count == RANK && memcmp(perm->ints, swapped, sizeof swapped) == 0;
+    return mp_graph_turns(graph, n, swapped, RANK);
 }
 
 static bool is_biased(const mp_vertex *v) {
@@ -70,14 +68,6 @@ static bool is_with_line(const mp_graph *graph, const mp_vertex *v, int32_t valu
 
 /* ---- where it pays ---- */
 
-/* Whether a product may take the activation on its way to memory (gemm_epilogue.c). */
-static bool is_folded(const mp_graph *graph, const mp_vertex *v) {
-    const bool by_tanh = mp_vertex_is(v, "Gelu") &&
-                         strcmp(mp_node_string(&v->node, "approximate", "none"), "tanh") == 0;
-    return mp_vertex_is(v, "Relu") ||
-           (by_tanh && mp_dtype_size(mp_graph_type(graph, v->in[0])) == 2);
-}
-
 /* How many launches fewer there are. */
 static int gain(const mp_graph *graph, const between *b) {
     int fewer = 2;
@@ -88,7 +78,7 @@ static int gain(const mp_graph *graph, const between *b) {
         }
         const mp_vertex *next = i + 1 < b->count ? &graph->nodes[b->step[i + 1]] : NULL;
         const bool has_tail = next != NULL && !mp_vertex_is(next, "MatMul") && !is_biased(next);
-        fewer -= is_biased(v) && (!has_tail || is_folded(graph, next));
+        fewer -= is_biased(v) && (!has_tail || mp_is_common_activation(graph, next));
     }
     return fewer;
 }

@@ -171,12 +171,6 @@ static int32_t source_of(const mp_graph *graph, int32_t value) {
     return same ? from : MP_NO_VALUE;
 }
 
-static mp_status add_list(mp_graph *graph, int64_t number, int32_t *out) {
-    const mp_tensor list = {
-        .type = MP_I64, .shape = {.rank = 1, .dim = {1}}, .data = (mp_addr)&number};
-    return mp_graph_add_constant(graph, "", &list, out);
-}
-
 static mp_status add_slice(mp_graph *graph, int32_t like, int32_t value, int32_t *out) {
     const mp_node node = {
         .op = mp_op_find("", "Slice", 13), .version = 13, .name = graph->values[value].name};
@@ -189,7 +183,7 @@ static mp_status add_slice(mp_graph *graph, int32_t like, int32_t value, int32_t
         half.shape.dim[d] = d < half.shape.rank - 1 || dim < 0 ? dim : dim / 2;
     }
     for (size_t i = 0; i < MP_COUNT_OF(numbers); i++) {
-        MP_TRY(add_list(graph, numbers[i], &in[1 + i]));
+        MP_TRY(mp_graph_add_number(graph, numbers[i], &in[1 + i]));
     }
     MP_TRY(mp_graph_add_value(graph, graph->values[value].name, &half, out));
     return mp_graph_add_beside(graph, like, &node, in, (int)MP_COUNT_OF(in), *out);

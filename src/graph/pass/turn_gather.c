@@ -10,8 +10,6 @@
 #include "graph/pass.h"
 #include "graph/pass/add_view.h"
 
-#include <string.h>
-
 enum { RANK = 3 };
 
 static const int64_t swapped[RANK] = {0, 2, 1};
@@ -22,8 +20,7 @@ typedef struct picked {
 
 static bool find(const mp_graph *graph, int32_t n, picked *out) {
     const mp_vertex *turn = &graph->nodes[n];
-    const mp_attr *perm = mp_vertex_is(turn, "Transpose") ? mp_vertex_perm(turn) : NULL;
-    if (perm == NULL || perm->count != RANK || memcmp(perm->ints, swapped, sizeof swapped) != 0) {
+    if (!mp_graph_turns(graph, n, swapped, RANK)) {
         return false;
     }
     const int32_t g = mp_graph_maker(graph, turn->in[0], "GatherElements");

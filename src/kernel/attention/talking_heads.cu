@@ -65,8 +65,10 @@ K_FN void t_add(const t_mix *mix, int32_t from, int32_t to, const float *value, 
     }
 }
 
-/* One key of the first mix: from memory to shared memory. */
-K_FN void t_mix_scores(const t_mix *mix, const T *x, int64_t head, float *out, int32_t columns) {
+/* One key of a mix: of the first one from memory to shared memory, of the other one back. Heads are
+ * `head` elements apart in memory. */
+K_FN void t_mix_key(const t_mix *mix, int is_first, const T *x, float *scores, int32_t columns,
+                    T *out, int64_t head) {
     K_ONE_COPY
     for (int32_t to = 0; to < mix->to; to += PACK) {
         float sum[PACK];
@@ -79,41 +81,20 @@ K_FN void t_mix_scores(const t_mix *mix, const T *x, int64_t head, float *out, i
             float value[PACK];
             K_UNROLL
             for (int32_t k = 0; k < PACK; k++) {
-                value[k] = from + k < mix->from ? T_load(x[(from + k) * head]) : 0;
+                const int32_t h = from + k;
+                value[k] = h >= mix->from ? 0
+                           : is_first     ? T_load(x[h * head])
+                                          : scores[h * columns];
             }
             t_add(mix, from, to, value, sum);
         }
         K_UNROLL
         for (int32_t i = 0; i < PACK; i++) {
-            if (to + i < mix->to) {
-                out[(to + i) * columns] = sum[i];
-            }
-        }
-    }
-}
-
-/* One key of the second mix: from shared memory to memory. */
-K_FN void t_mix_shares(const t_mix *mix, const float *x, int32_t columns, T *out, int64_t head) {
-    K_ONE_COPY
-    for (int32_t to = 0; to < mix->to; to += PACK) {
-        float sum[PACK];
-        K_UNROLL
-        for (int32_t i = 0; i < PACK; i++) {
-            sum[i] = mix->bias[to + i];
-        }
-        K_ONE_COPY
-        for (int32_t from = 0; from < mix->from; from += PACK) {
-            float value[PACK];
-            K_UNROLL
-            for (int32_t k = 0; k < PACK; k++) {
-                value[k] = from + k < mix->from ? x[(from + k) * columns] : 0;
-            }
-            t_add(mix, from, to, value, sum);
-        }
-        K_UNROLL
-        for (int32_t i = 0; i < PACK; i++) {
-            if (to + i < mix->to) {
-                out[(to + i) * head] = T_store(sum[i]);
+            const int32_t h = to + i;
+            if (h < mix->to && is_first) {
+                scores[h * columns] = sum[i];
+            } else if (h < mix->to) {
+                out[h * head] = T_store(sum[i]);
             }
         }
     }
@@ -155,7 +136,7 @@ K_BLOCK_KERNEL_LATE(K_TALKING_LANES, mp_talking_args, args) {
         T *out = (T *)args.out + entry * after.to * head + row * columns;
         K_ONE_COPY
         K_BLOCK_LOOP(c, columns) {
-            t_mix_scores(&before, x + c, head, scores + c, columns);
+            t_mix_key(&before, 1, x + c, scores + c, columns, 0, head);
         }
         __syncthreads();
         const int32_t warps = (int32_t)blockDim.x / WARP;
@@ -165,7 +146,7 @@ K_BLOCK_KERNEL_LATE(K_TALKING_LANES, mp_talking_args, args) {
         __syncthreads();
         K_ONE_COPY
         K_BLOCK_LOOP(c, columns) {
-            t_mix_shares(&after, scores + c, columns, out + c, head);
+            t_mix_key(&after, 0, 0, scores + c, columns, out + c, head);
         }
         __syncthreads();
     }
