@@ -33,7 +33,8 @@ setup: $(ENV) ## Install pinned tools and packages into .venv (every other targe
 	@:
 
 configure: setup
-	@test -f $(BUILD)/build.ninja || { mkdir -p $(BUILD); $(CMAKE) --preset $(PRESET) \
+	@test -f $(BUILD)/build.ninja || { mkdir -p $(BUILD); \
+	    echo "build: compiling into $(BUILD), which takes some minutes the first time ..."; $(CMAKE) --preset $(PRESET) \
 	    -DCMAKE_MAKE_PROGRAM=$(NINJA) -DPython3_EXECUTABLE=$(PYTHON) -DMILLPOND_PYTHON_HEADERS=$(PYTHON_HEADERS) $(CMAKE_FLAGS) \
 	    > $(BUILD)/configure.log \
 	    || { cat $(BUILD)/configure.log; exit 1; }; }
