@@ -467,26 +467,37 @@ IMAGE_BATCHES = (2, 4, 8, 16, 64)
 
 
 def names(only=""):
-    """Those that hold a part of `only`; what the newer exporter writes as well, only if that is named there."""
-    return [f"{name}_{kind}" for name, (_, kinds) in (NETS | WRITTEN).items() for kind in kinds
-            if any(part in f"{name}_{kind}" and (DYNAMO in part or DYNAMO not in name) for part in only.split(","))]
+    """Those that hold a part of `only`, or that one alone if the part is a whole name; what the newer exporter writes
+    only if that is named there."""
+    known = [f"{name}_{kind}" for name, (_, kinds) in (NETS | WRITTEN).items() for kind in kinds]
+    parts = only.split(",")
+    whole = set(parts).intersection(known)
+    return [name for name in known
+            if name in whole or any(part in name and (DYNAMO in part or DYNAMO not in name)
+                                    for part in parts if part not in whole)]
 
 
-def exported(target, kind, build, axes=(), dynamo=False):
-    """Writes a network of torch's, whose inputs have these axes of any size; gives its feed."""
+def built(build, kind):
+    """A network of torch's with the weights that it has in all benchmarks, and its inputs; both on the host."""
     import torch
 
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
     torch.set_num_threads(2)
     torch.backends.mha.set_fastpath_enabled(False)  # its one operator cannot be exported
+    net, inputs = build()
+    net = net.eval()
+    return (net.half(), [x.half() if x.is_floating_point() else x for x in inputs]) if kind == "f16" else (net, inputs)
+
+
+def exported(target, kind, build, axes=(), dynamo=False):
+    """Writes a network of torch's, whose inputs have these axes of any size; gives its feed."""
+    import torch
+
     with torch.no_grad():
-        net, inputs = build()
-        net = net.eval()
-        if kind == "f16":
-            net, inputs = net.half(), [x.half() if x.is_floating_point() else x for x in inputs]
-            if torch.cuda.is_available():  # tracing runs it, and the CPU has not all operators in half precision
-                net, inputs = net.cuda(), [x.cuda() for x in inputs]
+        net, inputs = built(build, kind)
+        if kind == "f16" and torch.cuda.is_available():  # tracing runs it; the CPU lacks operators of halves
+            net, inputs = net.cuda(), [x.cuda() for x in inputs]
         if dynamo and axes:  # a size of one is taken for a constant
             inputs = [torch.cat([x, x]) for x in inputs]
         labels = [f"x{i}" for i in range(len(inputs))]
@@ -536,6 +547,12 @@ def many_sizes(is_text):
         return [(int(batch),) for batch in random.permutation(12) + 1]
     sizes = zip(random.integers(1, 9, 200), random.integers(8, 129, 200), strict=True)
     return list(dict.fromkeys((int(batch), int(length)) for batch, length in sizes))[:64]
+
+
+def is_torch_net(name):
+    """Whether torch can run it as it is: a network of its own, of known sizes and in its own types."""
+    base, _, kind = name.rpartition("_")
+    return base in NETS and kind in BOTH and not base.endswith(DYNAMO) and not axes_of(base)
 
 
 def feeds_of(name, feed, many=False):

@@ -107,6 +107,22 @@ def providers():
     return table(["model", *ways, "CPU provider", "times as fast as the best"], rows)
 
 
+def compiled():
+    """Networks beside torch.compile, by the better of its calls with and without guards."""
+    rows = [[row["model"], milliseconds(row["ms"]), milliseconds(min(row["torch_ms"], row["unguarded_ms"])),
+             number(row["ratio"]), number(row["first_s"]), number(row["compile_s"])]
+            for row in load("torch")["results"] if "ratio" in row]
+    return table(["", "here, ms", "torch.compile", "time, of its", "a session's first result, s", "compiling, s"], rows)
+
+
+def first():
+    """First results of processes that have no compiled kernels but those of the package, and their memory."""
+    rows = [[row["model"], *(figure for way in ("cold", "in-tree")
+                             for figure in (number(row[way]["first_s"]), f"{row[way]['mib']:,.0f}"))]
+            for row in load("first")["rows"]]
+    return table(["", "here, s", "MiB", "CUDA provider, s", "MiB"], rows)
+
+
 def calls():
     """Sessions as programs call them, by default options, beside the ordinary runs of ONNX Runtime's CUDA provider."""
     kinds = {"arrays": "values in NumPy", "threads": "the same from four threads", "batches": "2 to 64 images, bound"}
@@ -241,7 +257,8 @@ def handed():
     return table(["us a round", "a handle that is kept open", "a handle", "through the host"], rows)
 
 
-TABLES = {"summary": summary, "pool": pool, "islands": islands, "providers": providers, "calls": calls, "kinds": kinds,
+TABLES = {"summary": summary, "pool": pool, "islands": islands, "providers": providers, "compiled": compiled,
+          "first": first, "calls": calls, "kinds": kinds,
           "singles": singles, "quantized": quantized, "shared": shared, "steps": steps, "tokens": tokens,
           "ranks": ranks, "decoder_ranks": decoder_ranks, "handed": handed}
 
