@@ -7,8 +7,8 @@
 Writes NAME.onnx and its inputs, NAME.npz, into FOLDER; several processes share the work, and what is there stays. A
 name is timm where it is one of timm's, the network, its batch where it is not 1, dyn where the texts' sizes are not in
 the model, open where neither these nor the batch are and several are measured, dynamo where torch's newer exporter
-writes it, and f32, f16, turned (f16 by Gemm, as torch exports Linear), q4 (f16 with weights of 4 bits), or what ONNX
-Runtime makes of f32: qdq (all of 8 bits, by quantize_static) or dynamic (products of 8 bits, by quantize_dynamic).
+writes it, and f32, f16, bf16, turned (f16 by Gemm, as torch exports Linear), q4 (f16 with weights of 4 bits), or what
+ONNX Runtime makes of f32: qdq (all of 8 bits, by quantize_static) or dynamic (products of 8 bits, by quantize_dynamic).
 Needs torch; torchvision, transformers and timm for theirs, onnx_ir for q4 and onnxscript for dynamo.
 """
 
@@ -29,7 +29,8 @@ from nets_written import BUILDS, FLOATS
 
 ROOT = Path(__file__).resolve().parent.parent
 BOTH, SINGLE, DECODER, PRODUCTS = ("f32", "f16"), ("f32",), ("f16", "q4"), ("f16", "turned", "q4")
-IMAGES, WORDS = (*BOTH, "qdq"), (*BOTH, "qdq", "dynamic")
+IMAGES, WORDS, TEXT = (*BOTH, "qdq"), (*BOTH, "bf16", "qdq", "dynamic"), (*BOTH, "bf16")
+HALF = {"f16": "half", "bf16": "bfloat16"}  # what torch calls the types of 16 bits
 
 
 def classifier(name, batch=1, side=224):
@@ -399,13 +400,13 @@ NETS = {
     "shufflenet": (partial(classifier, "shufflenet_v2_x1_0"), BOTH),
     "bert": (partial(encoder, "Bert"), WORDS),
     "bert_b8": (partial(encoder, "Bert", 8), WORDS),
-    "distilbert": (partial(encoder, "DistilBert"), BOTH),
-    "gpt2": (partial(encoder, "GPT2"), BOTH),
+    "distilbert": (partial(encoder, "DistilBert"), TEXT),
+    "gpt2": (partial(encoder, "GPT2"), TEXT),
     "llama_tiny": (partial(encoder, "Llama", hidden_size=768, intermediate_size=2048, num_hidden_layers=12,
-                           num_attention_heads=12, num_key_value_heads=4), BOTH),
+                           num_attention_heads=12, num_key_value_heads=4), TEXT),
     "whisper_tiny": (speech, BOTH),
     "unet": (unet, BOTH),
-    **{f"{name}_dyn": (partial(encoder, kind, hidden_size=1024, num_hidden_layers=6, vocab_size=30000, **config), BOTH)
+    **{f"{name}_dyn": (partial(encoder, kind, hidden_size=1024, num_hidden_layers=6, vocab_size=30000, **config), TEXT)
        for name, kind, config in (
            ("phi", "Phi", {"num_attention_heads": 16, "intermediate_size": 4096}),
            ("qwen3", "Qwen3", {"num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 64,
@@ -418,8 +419,8 @@ NETS = {
     "deberta": (partial(first_output, "DebertaV2Model", {"input_ids": words, "attention_mask": ones}, hidden_size=768,
                         num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072, vocab_size=30000,
                         relative_attention=True, position_buckets=256, norm_rel_ebd="layer_norm", share_att_key=True,
-                        pos_att_type=["p2c", "c2p"]), BOTH),
-    "t5": (partial(first_output, "T5EncoderModel", {"input_ids": words, "attention_mask": ones}), BOTH),
+                        pos_att_type=["p2c", "c2p"]), TEXT),
+    "t5": (partial(first_output, "T5EncoderModel", {"input_ids": words, "attention_mask": ones}), TEXT),
     "albert": (partial(first_output, "AlbertModel", {"input_ids": words, "attention_mask": ones}, hidden_size=768,
                        num_attention_heads=12, intermediate_size=3072), BOTH),
     "wav2vec2": (partial(first_output, "Wav2Vec2Model", {"input_values": partial(numbers, 1, 16000)}), BOTH),
@@ -487,7 +488,10 @@ def built(build, kind):
     torch.backends.mha.set_fastpath_enabled(False)  # its one operator cannot be exported
     net, inputs = build()
     net = net.eval()
-    return (net.half(), [x.half() if x.is_floating_point() else x for x in inputs]) if kind == "f16" else (net, inputs)
+    if kind in HALF:
+        dtype = getattr(torch, HALF[kind])
+        net, inputs = net.to(dtype), [x.to(dtype) if x.is_floating_point() else x for x in inputs]
+    return net, inputs
 
 
 def exported(target, kind, build, axes=(), dynamo=False):
@@ -496,7 +500,7 @@ def exported(target, kind, build, axes=(), dynamo=False):
 
     with torch.no_grad():
         net, inputs = built(build, kind)
-        if kind == "f16" and torch.cuda.is_available():  # tracing runs it; the CPU lacks operators of halves
+        if kind in HALF and torch.cuda.is_available():  # tracing runs it; the CPU lacks operators of halves
             net, inputs = net.cuda(), [x.cuda() for x in inputs]
         if dynamo and axes:  # a size of one is taken for a constant
             inputs = [torch.cat([x, x]) for x in inputs]
