@@ -213,6 +213,51 @@ def test_random_inputs_have_the_model_s_types():
         assert value.dtype == dtype and len(np.unique(value)) > 1
 
 
+# ---- bfloat16, which ONNX Runtime makes no arrays of ----
+
+
+@pytest.fixture
+def squares(tmp_path):
+    """y = x * x in bfloat16, which the CPU provider has no multiplication for."""
+    size = {"x": (onnx_kit.BFLOAT16, ["n", 8])}
+    path = tmp_path / "squares.onnx"
+    path.write_bytes(onnx_kit.model([onnx_kit.Node("Mul", ["x", "x"], ["y"])], size, {"y": size["x"]}))
+    return path
+
+
+def test_bfloat16_is_run(squares, tmp_path):
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    x = np.linspace(-3, 3, 24, dtype=np.float32).reshape(3, 8)
+    given, saved = tmp_path / "x.npy", tmp_path / "y.npz"
+    for array in (x, x.astype(ml_dtypes.bfloat16)):  # the latter comes back from the file as two bytes of anything
+        np.save(given, array)
+        found = run_json("run", squares, "--input", given, "--save", saved, "--runs", 1)
+        assert found["inputs"][0]["type"] == "bfloat16" and found["agrees"] is None
+        assert "CPU provider cannot run squares.onnx" in found["not_compared"]
+        rounded = x.astype(ml_dtypes.bfloat16)
+        with np.load(saved) as outputs:
+            assert outputs["y"].dtype == np.float32
+            assert np.array_equal(outputs["y"], (rounded * rounded).astype(np.float32))
+    assert "Not compared" in run("run", squares, "--runs", 1)[0]
+
+
+def test_bfloat16_in_other_commands(squares):
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    assert run_json("explain", squares)["nodes"]
+    assert run_json("profile", squares, "--runs", 2)["floor"]["outputs"] == 16
+    for bind in ((), ("--bind",)):
+        rows = run_json("bench", squares, "--seconds", 0.02, "--repeats", 1, *bind, "--provider", "millpond",
+                        "--provider", "cpu")["rows"]
+        assert rows[0]["runs"] > 0 and "cannot run squares.onnx" in rows[1]["note"]
+
+
+def test_bfloat16_is_compared():
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    one = np.ones(4, ml_dtypes.bfloat16)
+    assert _compare.compare("y", one, one).ok and _compare.compare("y", one * ml_dtypes.bfloat16(1.0625), one).ok
+    assert not _compare.compare("y", one * ml_dtypes.bfloat16(1.25), one).ok
+
+
 # ---- bench ----
 
 

@@ -185,6 +185,27 @@ def test_types_without_a_word_for_the_interface(ort_pool):
     assert mort.as_ortvalue(Packed(array, 4, 16, (4,))).data_type() == "tensor(bfloat16)"
 
 
+def test_bfloat16_of_the_host(ort_pool):
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    array = np.array([[1.5, -2.25], [np.inf, 3e38]]).astype(ml_dtypes.bfloat16)
+    value = mort.as_ortvalue(array)
+    assert value.data_type() == "tensor(bfloat16)" and value.shape() == [2, 2]
+    for given, expected in ((array, array), (array.T, array.T), (array[:0], array[:0])):
+        found = mort.as_array(mort.as_ortvalue(given))
+        assert found.dtype == expected.dtype and np.array_equal(found, expected)
+    buffer = ort_pool.alloc(8)
+    mort.as_ortvalue(buffer, dtype="uint16", shape=(2, 2)).update_inplace(array.view(np.uint16))
+    there = mort.as_array(mort.as_ortvalue(buffer, dtype="bfloat16", shape=(2, 2))).numpy()
+    assert there.dtype == array.dtype and np.array_equal(there, array)
+
+
+def test_bfloat16_without_ml_dtypes(ort_pool, monkeypatch):
+    array = mort.as_array(mort.as_ortvalue(ort_pool.alloc(8), dtype="bfloat16"))
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(millpond.InvalidArgumentError, match="pip install ml_dtypes"):
+        array.numpy()
+
+
 def test_values_of_the_host_and_others(adder):
     assert mort.as_array(ort.OrtValue.ortvalue_from_numpy(FOUR)).tolist() == FOUR.tolist()
     with pytest.raises(millpond.InvalidArgumentError, match="texts by session.run"):

@@ -43,10 +43,11 @@ def _of_arrays(name: str, result: Any, expected: Any, relative_max: float | None
     if result.shape != expected.shape or result.dtype != expected.dtype:
         note = f"the CPU gives {expected.dtype.name} of shape {list(expected.shape)}"
         return Difference(name, shape, kind, None, None, False, note)
-    if result.dtype.kind not in "fiub":
+    is_float = result.dtype.kind == "f" or kind == "bfloat16"
+    if result.dtype.kind not in "iub" and not is_float:
         return Difference(name, shape, kind, None, None, bool(np.array_equal(result, expected)))
     largest, relative = _norms(result.astype(np.float64), expected.astype(np.float64))
-    if relative_max is None and result.dtype.kind != "f":
+    if relative_max is None and not is_float:
         return Difference(name, shape, kind, largest, relative, largest == 0)
     limit = RELATIVE_MAX.get(kind, RELATIVE_MAX_DEFAULT) if relative_max is None else relative_max
     return Difference(name, shape, kind, largest, relative, relative <= limit)

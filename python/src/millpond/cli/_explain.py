@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from millpond import _ort_bfloat16 as bfloat16
 from millpond.cli import FAILED, _options
 from millpond.cli._app import Finding, json_option
 from millpond.cli._show import Show, size
@@ -71,7 +72,7 @@ def look_at(
         session = mort.session(str(path), device, options=options, session_options=prepared)
         feeds = _inputs.feeds(session, wishes)
         for _ in range(runs):
-            session.run(None, feeds)
+            bfloat16.run(session, None, feeds)
         told = _ort_islands.islands_of(session)
         profile = _events(Path(session.end_profiling()))
         if after is not None:

@@ -11,10 +11,12 @@ from typing import Any
 import click
 import numpy as np
 
+from millpond import _ort_bfloat16 as bfloat16
 from millpond import _ort_types as types
 
 IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm"}
 CHANNELS = (1, 3)
+RAW_16 = np.dtype("V2")  # as which files of NumPy's bring bfloat16 back
 RANDOM_INTEGERS = 10  # made-up integers are from 0 up to this one, without it
 
 
@@ -80,12 +82,20 @@ def read_wishes(
 # ---- files ----
 
 
+def _dtype(kind: types.ElementType) -> Any:
+    return bfloat16.dtype() if kind.name == bfloat16.NAME else np.dtype(kind.name)
+
+
 def _converted(array: Any, argument: Any, where: str) -> Any:
     """An array as the model's type, where nothing much is lost by it."""
     kind = types.from_tensor(argument.type)
-    if kind is None or kind.name == "bfloat16" or array.dtype.name == kind.name:
+    if kind is None or array.dtype.name == kind.name:
         return array
-    wanted = np.dtype(kind.name)
+    if kind.name == bfloat16.NAME and array.dtype == RAW_16:
+        return array.view(bfloat16.dtype())
+    wanted = _dtype(kind)
+    if kind.name == bfloat16.NAME and array.dtype.kind == "f":
+        return array.astype(wanted)
     if not np.can_cast(array.dtype, wanted, "same_kind"):
         raise click.UsageError(
             f"{where} is {array.dtype}, and the model's input {argument.name!r} is a {argument.type}"
@@ -186,14 +196,14 @@ def _shape(argument: Any, wishes: Wishes) -> tuple[int, ...]:
 
 def _made(argument: Any, wishes: Wishes, generator: Any) -> Any:
     kind = types.from_tensor(argument.type)
-    if kind is None or kind.name == "bfloat16":
+    if kind is None:
         raise click.UsageError(f"values of {argument.type} are not made up; give --input {argument.name}=FILE")
-    shape, dtype = _shape(argument, wishes), np.dtype(kind.name)
+    shape, dtype = _shape(argument, wishes), _dtype(kind)
     if argument.name in wishes.values:
         wishes.sources[argument.name] = f"filled with {wishes.values[argument.name]:g}"
         return np.full(shape, wishes.values[argument.name]).astype(dtype)
     wishes.sources[argument.name] = "random"
-    if dtype.kind == "f":
+    if dtype.kind == "f" or kind.name == bfloat16.NAME:
         return generator.standard_normal(shape).astype(dtype)
     if dtype.kind == "b":
         return generator.integers(0, 2, shape).astype(dtype)

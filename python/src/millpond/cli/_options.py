@@ -73,11 +73,17 @@ def quiet(options: Any, threads: int) -> Any:
 
 
 def cpu_session(path: Path, threads: int) -> Any:
-    """The model on ONNX Runtime's CPU provider, which others are compared with."""
-    from millpond._ort_native import ort
+    """The model on ONNX Runtime's CPU provider, which others are compared with. Raises Finding where that lacks an
+    operator of it, or a type as it does most of bfloat16."""
+    from millpond._ort_native import ort, sentence
     from millpond._ort_register import CPU
 
-    return ort.InferenceSession(str(path), quiet(ort.SessionOptions(), threads), providers=[CPU])
+    try:
+        return ort.InferenceSession(str(path), quiet(ort.SessionOptions(), threads), providers=[CPU])
+    except Exception as error:
+        if type(error).__name__ != "NotImplemented":
+            raise
+        raise Finding(NOTHING, f"ONNX Runtime's CPU provider cannot run {path.name}: {sentence(error)}") from error
 
 
 def any_session(path: Path) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from millpond import _ort_bfloat16 as bfloat16
 from millpond.cli import FAILED, _explain, _options, _profile_read
 from millpond.cli._app import Finding, json_option
 from millpond.cli._show import Show, milliseconds, size
@@ -76,8 +77,8 @@ def _profile(path: Path, given: dict[str, Any], wishes: Any, runs: int, warmup: 
     outputs: list[int] = []
 
     def unprofiled(session: Any, feeds: Any) -> None:
-        outputs.append(_array_bytes(session.run(None, feeds)))
-        times.extend(_timing.repeated(lambda: session.run(None, feeds), runs, SECONDS_MAX))
+        outputs.append(_array_bytes(bfloat16.run(session, None, feeds)))
+        times.extend(_timing.repeated(lambda: bfloat16.run(session, None, feeds), runs, SECONDS_MAX))
 
     look = _explain.look_at(path, given, wishes, warmup + runs, unprofiled)
     found = _explain.report(path, look, look.placement)

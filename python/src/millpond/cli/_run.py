@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from millpond import _ort_bfloat16 as bfloat16
 from millpond.cli import FAILED, _options, _show
 from millpond.cli._app import Finding, json_option
 from millpond.cli._show import Show, milliseconds
@@ -49,7 +50,7 @@ class Subject:
         self.names = [output.name for output in self.session.get_outputs()]
 
     def run(self, feeds: dict[str, Any]) -> list[Any]:
-        return self.session.run(self.names, feeds)
+        return bfloat16.run(self.session, self.names, feeds)
 
     @functools.cached_property
     def placement(self) -> Any:
@@ -124,9 +125,29 @@ def show_memory(show: Show, memory: dict[str, Any], load_ms: float) -> None:
 def _save(path: Path, names: list[str], results: list[Any]) -> None:
     import numpy as np
 
-    arrays = {name: result for name, result in zip(names, results, strict=True) if isinstance(result, np.ndarray)}
+    arrays = {
+        name: result.astype(np.float32) if bfloat16.is_array(result) else result  # a file of NumPy's has no bfloat16
+        for name, result in zip(names, results, strict=True) if isinstance(result, np.ndarray)
+    }
     with open(path, "wb") as file:
         np.savez(file, **arrays)
+
+
+def _beside_cpu(
+    path: Path, subject: Subject, feeds: dict[str, Any], results: list[Any], given: dict[str, Any], runs: dict[str, Any]
+) -> tuple[list[Any], str]:
+    """The differences from the CPU provider, whose way is put into `runs`, or why there are none."""
+    from millpond.cli import _compare
+
+    try:
+        reference = _options.cpu_session(path, given["threads"])
+    except Finding as finding:
+        return [], str(finding)
+    runs["CPU"] = lambda feeds: bfloat16.run(reference, subject.names, feeds)
+    return [
+        _compare.compare(name, result, wanted, given["tolerance"])
+        for name, result, wanted in zip(subject.names, results, runs["CPU"](feeds), strict=True)
+    ], ""
 
 
 @click.command("run")
@@ -146,7 +167,7 @@ def command(model: Path, as_json: bool, **given: Any) -> None:
 
     Inputs that no file gives are made up. Ends with 1 where an output differs by more than the tolerance.
     """
-    from millpond.cli import _compare, _inputs, _timing
+    from millpond.cli import _inputs, _timing
 
     show = Show(as_json)
     wishes = _options.wishes_of(given)
@@ -159,15 +180,7 @@ def command(model: Path, as_json: bool, **given: Any) -> None:
             subject.run(feeds)
         step("timed runs")
         runs = {"millpond": subject.run}
-        differences: list[Any] = []
-        if given["compare"]:
-            reference = _options.cpu_session(model, given["threads"])
-            runs["CPU"] = lambda feeds: reference.run(subject.names, feeds)
-            expected = runs["CPU"](feeds)
-            differences = [
-                _compare.compare(name, result, wanted, given["tolerance"])
-                for name, result, wanted in zip(subject.names, results, expected, strict=True)
-            ]
+        differences, alone = _beside_cpu(model, subject, feeds, results, given, runs) if given["compare"] else ([], "")
         latencies = {
             name: _timing.latency(_timing.repeated(lambda run=run: run(feeds), given["runs"], SECONDS_MAX))
             for name, run in runs.items()
@@ -175,7 +188,7 @@ def command(model: Path, as_json: bool, **given: Any) -> None:
         step("done", 2)
     if given["save"]:
         _save(given["save"], subject.names, results)
-    _report(show, model, subject, feeds, wishes.sources, differences, latencies)
+    _report(show, model, subject, feeds, wishes.sources, differences, alone, latencies)
     wrong = [each.output for each in differences if not each.ok]
     if wrong:
         raise Finding(FAILED, f"outputs differ from the CPU's: {', '.join(wrong)}")
@@ -183,7 +196,7 @@ def command(model: Path, as_json: bool, **given: Any) -> None:
 
 def _report(
     show: Show, model: Path, subject: Subject, feeds: dict[str, Any], sources: dict[str, str], differences: list[Any],
-    latencies: dict[str, Any],
+    alone: str, latencies: dict[str, Any],
 ) -> None:
     device = subject.device
     inputs = [
@@ -199,6 +212,9 @@ def _report(
     show_nodes(show, subject.placement)
     if differences:
         show_outputs(show, differences)
+    if alone:
+        show.heading("Not compared")
+        show.line(alone)
     show_latency(show, latencies)
     show_memory(show, memory, subject.load_ms)
     show.data({
@@ -211,6 +227,7 @@ def _report(
             for operator, reason, count in reasons(subject.placement)
         ],
         "outputs": [asdict(each) for each in differences],
+        "not_compared": alone or None,
         "agrees": all(each.ok for each in differences) if differences else None,
         "latency_ms": {name: each.as_dict() for name, each in latencies.items()},
         "memory": memory,
