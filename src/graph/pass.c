@@ -21,7 +21,6 @@ static const pass passes[] = {
 /* Clusters are made with every program, once shapes are known: their words are behind those of
  * passes. */
 enum { CLUSTER = MP_COUNT_OF(passes), ROW_CLUSTER, WORDS };
-static_assert(WORDS <= 64, "a wish has a bit for each");
 
 static const char *name_of(size_t i) {
     return i == CLUSTER ? "cluster" : i == ROW_CLUSTER ? "row_cluster" : passes[i].name;
@@ -51,7 +50,7 @@ static const char *names_like(char letter, char *text, size_t size) {
 
 /* What the words say. */
 typedef struct wish {
-    uint64_t left_out, forced; /* bits of passes, and of clusters */
+    bool left_out[WORDS], forced[WORDS]; /* of passes, and of clusters */
     int64_t most;
 } wish;
 
@@ -74,7 +73,7 @@ static mp_status read_word(const char *word, size_t length, wish *out) {
                        "or =N to stop after N rewrites",
                        text, names_like(text[has_sign ? 1 : 0], list, sizeof list));
     }
-    *(forced ? &out->forced : &out->left_out) |= UINT64_C(1) << found;
+    (forced ? out->forced : out->left_out)[found] = true;
     return MP_OK;
 }
 
@@ -92,13 +91,13 @@ static mp_status read_words(const char *words, wish *out) {
 mp_status mp_passes_run(mp_graph *graph, const char *words, int64_t *done) {
     wish wanted = {.most = INT64_MAX};
     MP_TRY(read_words(words, &wanted));
-    graph->has_clusters = (wanted.left_out >> CLUSTER & 1) == 0;
-    graph->has_row_clusters = (wanted.left_out >> ROW_CLUSTER & 1) == 0;
+    graph->has_clusters = !wanted.left_out[CLUSTER];
+    graph->has_row_clusters = !wanted.left_out[ROW_CLUSTER];
     mp_rewrites rewrites = {.done = *done, .most = wanted.most};
     mp_status status = MP_OK;
     for (size_t i = 0; status == MP_OK && i < MP_COUNT_OF(passes); i++) {
-        rewrites.forced = (wanted.forced >> i & 1) != 0;
-        if ((wanted.left_out >> i & 1) == 0) {
+        rewrites.forced = wanted.forced[i];
+        if (!wanted.left_out[i]) {
             const int64_t before = rewrites.done;
             status = passes[i].run(graph, &rewrites);
             graph->last_pass = rewrites.done > before ? passes[i].name : graph->last_pass;

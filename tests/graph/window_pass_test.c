@@ -139,3 +139,53 @@ DEVICE_TEST(window_mask_keeps_results) {
     pass_check_run(device, text, in, 1e-6, 2);
     pass_check_run(device, twice, in, 1e-6, 2);
 }
+
+/* Scores of 2 x 3 pixels with 2 x 2 keys, and what `adds` adds to them. */
+#define WIDE_SCORES                                                              \
+    "input s f32[2,3,6,4]\ninput h f32[2,3,2,3,2,1]\ninput w f32[2,3,2,3,1,2]\n" \
+    "const wide i64[6] = 2 3 2 3 2 2\nconst four i64[4] = 2 3 6 4\nv = Reshape-14 (s, wide)\n"
+
+TEST(graph_pass_wide_scores) {
+    check(NULL,
+          WIDE_SCORES "a = Add-14 (v, h) \"rows\"\nb = Add-14 (w, a) \"columns\"\n"
+                      "r = Reshape-14 (b, four) \"back\"\ny = Softmax-13 (r) axis=-1\noutput y\n",
+          "input s f32[2,3,6,4]\ninput h f32[2,3,2,3,2,1]\ninput w f32[2,3,2,3,1,2]\n"
+          "const #11 i64[4] = 2 3 6 4\nrows = Add-14 (h, w) \"rows\"\n"
+          "rows#12 = Reshape-13 (rows, #11) \"rows\"\nr = Add-14 (s, rows#12) \"rows\"\n"
+          "y = Softmax-13 (r) axis=-1\noutput y\n",
+          1);
+    /* which do not fill all scores; others that read them; something between */
+    LEFT_ALONE(NULL, WIDE_SCORES "a = Add-14 (v, h)\nr = Reshape-14 (a, four)\n"
+                                 "y = Softmax-13 (r) axis=-1\noutput y\n");
+    LEFT_ALONE(NULL, WIDE_SCORES "a = Add-14 (v, h)\nb = Add-14 (a, w)\nr = Reshape-14 (b, four)\n"
+                                 "y = Softmax-13 (r) axis=-1\noutput y\noutput a\n");
+    LEFT_ALONE(NULL, WIDE_SCORES "a = Add-14 (v, h)\nb = Add-14 (a, w)\nc = Relu-14 (b)\n"
+                                 "r = Reshape-14 (c, four)\ny = Softmax-13 (r) axis=-1\n"
+                                 "output y\n");
+}
+
+DEVICE_TEST(wide_scores_keep_results) {
+    const mp_shape in[] = {SHAPE(2, 3, 6, 4), SHAPE(2, 3, 2, 3, 2, 1), SHAPE(2, 3, 2, 3, 1, 2)};
+    pass_check_run(device,
+                   WIDE_SCORES "a = Add-14 (v, h)\nb = Add-14 (w, a)\nr = Reshape-14 (b, four)\n"
+                               "y = Softmax-13 (r) axis=-1\noutput y\n",
+                   in, 1e-5, 1);
+}
+
+#define SCATTERED "input x f32[2,2,3]\ninput u f32[2,2,3]\n"
+
+TEST(graph_pass_identity_of_what_is_scattered_in_order) {
+    check(NULL,
+          SCATTERED "const all i64[2,2,2] = 0 0 0 1 1 0 1 1\nconst rows i64[2,1] = 0 1\n"
+                    "a = ScatterND-18 (x, all, u) reduction=\"none\"\n"
+                    "b = ScatterND-16 (a, rows, u)\ny = Relu-14 (b)\noutput y\n",
+          SCATTERED "y = Relu-14 (u)\noutput y\n", 2);
+    /* in another order; some; what is added to them */
+    LEFT_ALONE(NULL, SCATTERED "const turned i64[2,2,2] = 0 0 1 0 0 1 1 1\n"
+                               "a = ScatterND-18 (x, turned, u)\ny = Relu-14 (a)\noutput y\n");
+    LEFT_ALONE(NULL, SCATTERED "const some i64[1,2,2] = 0 0 0 1\n"
+                               "a = ScatterND-18 (x, some, u)\ny = Relu-14 (a)\noutput y\n");
+    LEFT_ALONE(NULL, SCATTERED "const rows i64[2,1] = 0 1\n"
+                               "a = ScatterND-18 (x, rows, u) reduction=\"add\"\n"
+                               "y = Relu-14 (a)\noutput y\n");
+}

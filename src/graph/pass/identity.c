@@ -1,9 +1,11 @@
 /* identity.c - nodes that give what they get: Identity, Dropout of inference, a Cast to the type
  * that is there, a Transpose that leaves all dimensions where they are, a Pad by nothing, a Slice
- * of everything, a Concat of something and nothing.
+ * of everything, a Concat of something and nothing, a ScatterND that puts all elements in order.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
+
+#include <string.h>
 
 static bool keeps_order(const mp_vertex *v) {
     const mp_attr *perm = mp_node_attr(&v->node, "perm");
@@ -79,6 +81,37 @@ static int only_part(const mp_graph *graph, const mp_vertex *v) {
     return only;
 }
 
+/* Whether the places of a ScatterND are all there are in what it changes, one behind the other, as
+ * torch writes what it adds to all of a tensor. */
+static bool scatters_all(const mp_graph *graph, const mp_vertex *v) {
+    const mp_tensor *places = mp_graph_constant(graph, v->in[1]);
+    const mp_shape *shape = places != NULL ? &places->shape : NULL;
+    const int rank = mp_graph_rank(graph, v->in[0]);
+    if (strcmp(mp_node_string(&v->node, "reduction", "none"), "none") != 0 || shape == NULL ||
+        places->data == 0 || places->type != MP_I64 || shape->rank < 1 || shape->rank > rank + 1 ||
+        shape->dim[shape->rank - 1] < 1 || shape->dim[shape->rank - 1] != shape->rank - 1) {
+        return false;
+    }
+    const int indexes = shape->rank - 1;
+    for (int d = 0; d < indexes; d++) {
+        if (shape->dim[d] != mp_graph_dim(graph, v->in[0], d)) {
+            return false;
+        }
+    }
+    const int64_t *index = (const int64_t *)places->data;
+    int64_t next[MP_RANK_MAX] = {0};
+    for (int64_t left = mp_shape_count(shape) / indexes; left > 0; left--) {
+        if (memcmp(index, next, (size_t)indexes * sizeof *next) != 0) {
+            return false;
+        }
+        index += indexes;
+        for (int d = indexes - 1; d >= 0 && ++next[d] == shape->dim[d] && d > 0; d--) {
+            next[d] = 0;
+        }
+    }
+    return true;
+}
+
 /* Which of its inputs the node gives; or -1. */
 static int given_back(const mp_graph *graph, const mp_vertex *v) {
     if (v->in_count < 1 || v->in[0] == MP_NO_VALUE || v->out_count < 1 ||
@@ -87,6 +120,9 @@ static int given_back(const mp_graph *graph, const mp_vertex *v) {
     }
     if (mp_vertex_is(v, "Concat")) {
         return only_part(graph, v);
+    }
+    if (mp_vertex_is(v, "ScatterND")) {
+        return scatters_all(graph, v) ? 2 : -1;
     }
     const bool gives = mp_vertex_is(v, "Identity") || is_dropout_of_inference(v) ||
                        (mp_vertex_is(v, "Cast") && keeps_type(graph, v)) ||
