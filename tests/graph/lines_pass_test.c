@@ -1,6 +1,7 @@
 /* lines_pass_test.c - convolutions over lines, such as sounds and texts, with their channels last.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass_kit.h"
+#include "graph/pass_run.h"
 
 #include <stdio.h>
 
@@ -233,4 +234,33 @@ TEST(graph_pass_lines_that_are_worth_it) {
                                "e = Transpose-13 (c) perm=[0,2,1]\nf = Conv-11 (e, w)\n"
                                "y = Transpose-13 (f) perm=[0,2,1]\n"),
                  1);
+}
+
+/* Heads that are images, as for a convolution, and rows again behind it (MViT v2). */
+#define HEADS_AS_IMAGES                                                                         \
+    "input r f32[6,4,5,8]\nconst four i64[4] = 2 3 8 20\nx = Transpose-13 (r) perm=[0,3,1,2]\n" \
+    "h = Reshape-14 (x, four) \"heads\"\n"
+
+TEST(graph_pass_channels_last_of_heads_seen_as_images) {
+    check("+channels_last",
+          HEADS_AS_IMAGES "t = Transpose-13 (h) \"rows\" perm=[0,1,3,2]\n"
+                          "y = Softmax-13 (t) \"y\"\noutput y\n",
+          "input r f32[6,4,5,8]\nconst #6 i64[4] = -1 3 20 8\n"
+          "t = Reshape-13 (r, #6) \"rows\"\ny = Softmax-13 (t) \"y\"\noutput y\n",
+          1);
+    /* another order, and pixels that are not all there */
+    LEFT_ALONE("+channels_last", HEADS_AS_IMAGES "t = Transpose-13 (h) perm=[0,2,3,1]\n"
+                                                 "y = Softmax-13 (t)\noutput y\n");
+    LEFT_ALONE("+channels_last",
+               "input r f32[6,4,5,8]\nconst four i64[4] = 2 3 10 16\n"
+               "x = Transpose-13 (r) perm=[0,3,1,2]\nh = Reshape-14 (x, four)\n"
+               "t = Transpose-13 (h) perm=[0,1,3,2]\ny = Softmax-13 (t)\noutput y\n");
+}
+
+DEVICE_TEST(heads_seen_as_images_keep_results) {
+    const mp_shape in[] = {SHAPE(6, 4, 5, 8)};
+    pass_check_run_by(device, "+channels_last",
+                      HEADS_AS_IMAGES "t = Transpose-13 (h) perm=[0,1,3,2]\n"
+                                      "y = Softmax-13 (t)\noutput y\n",
+                      in, 1e-5, 1);
 }

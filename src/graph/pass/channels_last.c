@@ -200,10 +200,11 @@ static int rank_of_perm(const mp_layout *l, const mp_vertex *v, const int64_t *p
                : 0;
 }
 
-/* Node `n` sees the twin of an image as rows of pixels. */
-static mp_status view_rows(mp_layout *l, int32_t n, int32_t twin, const int64_t dim[3]) {
+/* Node `n` sees the twin of an image as rows of pixels, of `rank` dimensions. */
+static mp_status view_rows(mp_layout *l, int32_t n, int32_t twin, const int64_t *dim, int rank) {
     const mp_vertex v = l->graph->nodes[n];
-    const mp_tensor list = {.type = MP_I64, .shape = {.rank = 1, .dim = {3}}, .data = (mp_addr)dim};
+    const mp_tensor list = {
+        .type = MP_I64, .shape = {.rank = 1, .dim = {rank}}, .data = (mp_addr)dim};
     const mp_node node = {.op = mp_op_find("", "Reshape", 13),
                           .version = 13,
                           .name = v.node.name,
@@ -256,10 +257,12 @@ static mp_status take_transpose(mp_layout *l, int32_t n) {
     const mp_vertex *v = &l->graph->nodes[n];
     const int32_t twin = mp_twin_of(l, v->in[0]);
     int32_t image = MP_NO_VALUE;
-    int64_t dim[3];
-    if (mp_rows_of_image(l->graph, n, &image, dim) && mp_twin_of(l, image) != MP_NO_VALUE &&
-        mp_rewrite_allowed(l->rewrites)) {
-        return view_rows(l, n, mp_twin_of(l, image), dim);
+    int64_t dim[4];
+    const int rank = mp_rows_of_image(l->graph, n, &image, dim)    ? 3
+                     : mp_heads_of_image(l->graph, n, &image, dim) ? 4
+                                                                   : 0;
+    if (rank != 0 && mp_twin_of(l, image) != MP_NO_VALUE && mp_rewrite_allowed(l->rewrites)) {
+        return view_rows(l, n, mp_twin_of(l, image), dim, rank);
     }
     const int to_first = rank_of_perm(l, v, mp_to_first), to_last = rank_of_perm(l, v, mp_to_last);
     if (to_last != 0 && mp_twin_rank(l, v->in[0]) == to_last) { /* of a line both are the same */

@@ -47,6 +47,28 @@ bool mp_rows_of_image(const mp_graph *graph, int32_t n, int32_t *image, int64_t 
     return dim[2] > 0 && (known || mp_graph_entry_is_rest(graph, reshape->in[1], PIXELS));
 }
 
+bool mp_heads_of_image(const mp_graph *graph, int32_t n, int32_t *image, int64_t dim[4]) {
+    enum { OF_BATCH, HEADS, SIZE, LENGTH };
+    static const int64_t turned[IMAGE_RANK] = {OF_BATCH, HEADS, LENGTH, SIZE};
+    const int32_t heads =
+        mp_graph_turns(graph, n, turned, IMAGE_RANK) ? graph->nodes[n].in[0] : MP_NO_VALUE;
+    const int32_t r = mp_graph_maker(graph, heads, "Reshape");
+    *image = r != MP_NO_NODE ? graph->nodes[r].in[0] : MP_NO_VALUE;
+    if (r == MP_NO_NODE || mp_graph_rank(graph, heads) != IMAGE_RANK ||
+        mp_graph_rank(graph, *image) != IMAGE_RANK) {
+        return false;
+    }
+    const int64_t height = mp_graph_dim(graph, *image, 2), width = mp_graph_dim(graph, *image, 3);
+    int64_t pixels = 0;
+    dim[0] = -1;
+    dim[1] = mp_graph_dim(graph, heads, HEADS);
+    dim[2] = mp_graph_dim(graph, heads, LENGTH);
+    dim[3] = mp_graph_dim(graph, heads, SIZE);
+    return height > 0 && width > 0 && !__builtin_mul_overflow(height, width, &pixels) &&
+           dim[1] > 0 && dim[2] == pixels && dim[3] > 0 &&
+           dim[3] == mp_graph_dim(graph, *image, CHANNELS);
+}
+
 bool mp_image_of_rows(const mp_graph *graph, int32_t image, int32_t *rows, int32_t *list) {
     const mp_vertex *reshape = reshape_of(graph, image, ROWS_RANK);
     const int32_t n =

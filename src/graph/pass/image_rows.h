@@ -10,6 +10,10 @@
  * the image with its channels last is to be given. */
 bool mp_rows_of_image(const mp_graph *graph, int32_t n, int32_t *image, int64_t dim[3]);
 
+/* The same of images [batch * heads, channels, height, width] that become rows of each head,
+ * [batch, heads, height * width, channels]. */
+bool mp_heads_of_image(const mp_graph *graph, int32_t n, int32_t *image, int64_t dim[4]);
+
 /* Whether `image` is made of rows by a Transpose and a Reshape, and the list of its dimensions. */
 bool mp_image_of_rows(const mp_graph *graph, int32_t image, int32_t *rows, int32_t *list);
 
