@@ -189,6 +189,63 @@ DEVICE_TEST(sums_of_three_keep_results) {
                    1);
 }
 
+/* ---- sums of which one addend is times a constant row ---- */
+
+TEST(graph_pass_join_residual_of_a_scaled_one) {
+    check(NULL,
+          THREE "const l f32[24]\nconst g f32[24]\nconst b f32[24]\np = Mul-14 (z, l) \"scale\"\n"
+                "s = Add-14 (x, p) \"sum\"\nr = Relu-14 (s)\n"
+                "n = LayerNormalization-17 (s, g, b) \"norm\"\ny = Add-14 (n, r)\noutput y\n",
+          THREE "const l f32[24]\nconst g f32[24]\nconst b f32[24]\n"
+                "n, , , s = millpond.SkipLayerNormalization-1 (x, z, g, b, l) \"sum+norm\" "
+                "epsilon=9.99999975e-06f scaled=1\nr = Relu-14 (s)\ny = Add-14 (n, r)\noutput y\n",
+          1);
+    check(NULL,
+          THREE "const l f32[24]\nconst g f32[24]\np = Mul-14 (l, z)\n"
+                "s = Add-14 (p, x) \"sum\"\nn = RMSNormalization-23 (s, g) \"norm\"\noutput n\n",
+          THREE "const l f32[24]\nconst g f32[24]\n"
+                "n = millpond.SkipSimplifiedLayerNormalization-1 (x, z, g, l) \"sum+norm\" "
+                "epsilon=9.99999975e-06f scaled=1\noutput n\n",
+          1);
+    /* a product that others read; one by a number, by whole rows, or by what is not constant */
+    check(NULL,
+          THREE "const l f32[24]\nconst g f32[24]\np = Mul-14 (z, l)\ns = Add-14 (x, p) \"sum\"\n"
+                "n = RMSNormalization-23 (s, g) \"norm\"\noutput n\noutput p\n",
+          THREE "const l f32[24]\nconst g f32[24]\np = Mul-14 (z, l)\n"
+                "n = millpond.SkipSimplifiedLayerNormalization-1 (x, p, g) \"sum+norm\" "
+                "epsilon=9.99999975e-06f\noutput n\noutput p\n",
+          1);
+    check(NULL,
+          THREE "const l f32[]\nconst g f32[24]\np = Mul-14 (z, l)\ns = Add-14 (x, p) \"sum\"\n"
+                "n = RMSNormalization-23 (s, g) \"norm\"\noutput n\n",
+          THREE "const l f32[]\nconst g f32[24]\np = Mul-14 (z, l)\n"
+                "n = millpond.SkipSimplifiedLayerNormalization-1 (x, p, g) \"sum+norm\" "
+                "epsilon=9.99999975e-06f\noutput n\n",
+          1);
+    check(NULL,
+          THREE "input l f32[24]\nconst g f32[24]\np = Mul-14 (z, l)\ns = Add-14 (x, p) \"sum\"\n"
+                "n = RMSNormalization-23 (s, g) \"norm\"\noutput n\n",
+          THREE "input l f32[24]\nconst g f32[24]\np = Mul-14 (z, l)\n"
+                "n = millpond.SkipSimplifiedLayerNormalization-1 (x, p, g) \"sum+norm\" "
+                "epsilon=9.99999975e-06f\noutput n\n",
+          1);
+}
+
+DEVICE_TEST(sums_of_a_scaled_one_keep_results) {
+    static const char *const text =
+        "input x f32[?,?,24]\ninput z f32[?,?,24]\nconst l f32[24]\nconst g f32[24]\n"
+        "p = Mul-14 (z, l)\ns = Add-14 (x, p)\nn = LayerNormalization-17 (s, g)\n"
+        "y = Add-14 (n, s)\noutput y\n";
+    const mp_shape alike[] = {SHAPE(2, 5, 24), SHAPE(2, 5, 24)};
+    const mp_shape repeated[] = {SHAPE(2, 5, 24), SHAPE(1, 5, 24)};
+    const mp_shape wider[] = {SHAPE(1, 5, 24), SHAPE(2, 1, 24)};
+    const mp_shape none[] = {SHAPE(0, 5, 24), SHAPE(0, 5, 24)};
+    pass_check_run(device, text, alike, 1e-5, 1);
+    pass_check_run(device, text, repeated, 1e-5, 1);
+    pass_check_run(device, text, wider, 1e-5, 1);
+    pass_check_run(device, text, none, 1e-5, 1);
+}
+
 #undef THREE
 #undef KNOWN
 #undef SUM_ADDED

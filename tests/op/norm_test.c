@@ -154,24 +154,28 @@ DEVICE_TEST(norm_of_a_sum) {
 }
 
 /* Three tensors that are added, of the operators that the compiler makes; the third has `rows` of
- * them, which are repeated where that is less. */
+ * them, which are repeated where that is less. With no rows it is one that the second is multiplied
+ * by instead. */
 static void check_sum_of_three(mp_device *device, mp_dtype type, int64_t h, int64_t rows,
                                bool centred) {
     enum { N = 2, S = 3 };
     const int64_t count = N * S * h;
     void *x = op_numbers(type, 5, count), *skip = op_numbers(type, 6, count),
          *third = op_numbers(type, 7, count), *gamma = op_numbers(type, 8, h);
-    const mp_attr attrs[] = {OP_FLOAT("epsilon", 0.01f)};
+    const mp_attr attrs[] = {OP_FLOAT("epsilon", 0.01f), OP_INT("scaled", 1)};
     op_case c = {.domain = MP_OWN_DOMAIN,
                  .name = centred ? "SkipLayerNormalization" : "SkipSimplifiedLayerNormalization",
                  .version = 1,
                  .attrs = attrs,
-                 .attr_count = 1,
+                 .attr_count = rows == 0 ? 2 : 1,
                  .in = {OP_TENSOR(type, x, N, S, h), OP_TENSOR(type, skip, N, S, h),
                         OP_TENSOR(type, gamma, h), OP_TENSOR(type, third, rows / S, S, h)},
                  .in_count = 4,
                  .out_count = 4,
                  .out_absent = 6};
+    if (rows == 0) {
+        c.in[3] = OP_TENSOR(type, third, h);
+    }
     if (centred) {
         c.in[4] = c.in[3];
         c.in[3] = (op_tensor){.type = MP_NONE};
@@ -182,8 +186,10 @@ static void check_sum_of_three(mp_device *device, mp_dtype type, int64_t h, int6
         double mean = 0, squares = 0;
         for (int pass = 0; pass < 3; pass++) {
             for (int64_t i = r * h; i < (r + 1) * h; i++) {
-                const double v = op_real(type, x, i) + op_real(type, skip, i) +
-                                 op_real(type, third, i % (rows * h));
+                const double other = op_real(type, skip, i);
+                const double v = op_real(type, x, i) +
+                                 (rows == 0 ? other * op_real(type, third, i % h)
+                                            : other + op_real(type, third, i % (rows * h)));
                 if (pass == 0) {
                     mean += centred ? v / (double)h : 0;
                 } else if (pass == 1) {
@@ -212,8 +218,11 @@ DEVICE_TEST(norm_of_a_sum_of_three) {
         for (int centred = 0; centred < 2; centred++) {
             check_sum_of_three(device, MP_F32, columns[i], 6, centred != 0);
             check_sum_of_three(device, MP_F16, columns[i], 6, centred != 0);
+            check_sum_of_three(device, MP_F32, columns[i], 0, centred != 0);
+            check_sum_of_three(device, MP_F16, columns[i], 0, centred != 0);
         }
     }
+    check_sum_of_three(device, MP_BF16, 64, 0, true);
     check_sum_of_three(device, MP_BF16, 64, 6, true);
     check_sum_of_three(device, MP_F32, 40, 3, true);
     check_sum_of_three(device, MP_F32, 40, 3, false);

@@ -1,6 +1,7 @@
 /* join_residual.c - a sum that is normalised is read once: the addition becomes part of the
  * normalisation, which also gives the sum where others read it. A sum of three, such as attention,
- * the layers beside it and what both were made of (GPT-J, GPT-NeoX, Phi, Falcon), the same.
+ * the layers beside it and what both were made of (GPT-J, GPT-NeoX, Phi, Falcon), the same; and one
+ * of which an addend is times a constant row, such as LayerScale is (CaiT, DeiT III, DINOv2).
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
@@ -67,18 +68,48 @@ static int32_t sum_before(const mp_graph *graph, int32_t add, int *side) {
     return MP_NO_NODE;
 }
 
+/* The product of a constant row and whole rows of in[*side], that alone `add` reads; MP_NO_NODE.
+ * `*row`: which of its inputs the constant is. */
+static int32_t scale_before(const mp_graph *graph, int32_t add, int *side, int *row) {
+    const mp_vertex *v = &graph->nodes[add];
+    for (*side = 1; *side >= 0; --*side) {
+        const int32_t mul = mp_graph_maker(graph, v->in[*side], "Mul");
+        if (mul == MP_NO_NODE || mp_graph_reader(graph, v->in[*side], NULL) != add ||
+            !mp_graph_same_guard(graph, mul, add)) {
+            continue;
+        }
+        const mp_vertex *m = &graph->nodes[mul];
+        *row = mp_graph_constant(graph, m->in[1]) != NULL;
+        const mp_tensor *scale = mp_graph_constant(graph, m->in[*row]);
+        const int32_t whole = m->in[1 - *row];
+        if (scale != NULL && scale->shape.rank == 1 && scale->shape.dim[0] > 1 &&
+            scale->type == mp_graph_type(graph, whole) &&
+            mp_graph_rank(graph, whole) == mp_graph_rank(graph, v->in[*side]) &&
+            mp_graph_dim(graph, whole, -1) == scale->shape.dim[0]) {
+            return mul;
+        }
+    }
+    return MP_NO_NODE;
+}
+
 /* The node at the place of the sum, since others may read that before the normalisation. */
 static mp_status join(mp_graph *graph, int32_t add, int32_t norm) {
     enum { X, SKIP, SCALE, BIAS };
+    enum { EPSILON, SCALED };
     const mp_vertex a = graph->nodes[add];
     const mp_vertex v = graph->nodes[norm];
-    int side = 0;
+    int side = 0, row = 0;
     const int32_t more = sum_before(graph, add, &side);
+    const int32_t mul = more == MP_NO_NODE ? scale_before(graph, add, &side, &row) : MP_NO_NODE;
     const bool centred = mp_vertex_is(&v, "LayerNormalization");
     const int32_t sum = a.out[0];
     const bool wanted = mp_graph_uses(graph, sum) > 1;
-    const mp_attr epsilon = {
-        .name = "epsilon", .kind = MP_ATTR_FLOAT, .f = mp_node_float(&v.node, "epsilon", 1e-5f)};
+    const mp_attr attrs[] = {
+        [EPSILON] = {.name = "epsilon",
+                     .kind = MP_ATTR_FLOAT,
+                     .f = mp_node_float(&v.node, "epsilon", 1e-5f)},
+        [SCALED] = {.name = "scaled", .kind = MP_ATTR_INT, .i = 1},
+    };
     char name[256];
     (void)snprintf(name, sizeof name, "%s+%s", a.node.name, v.node.name);
     const mp_node node = {
@@ -87,8 +118,8 @@ static mp_status join(mp_graph *graph, int32_t add, int32_t norm) {
                        centred ? "SkipLayerNormalization" : "SkipSimplifiedLayerNormalization", 1),
         .version = 1,
         .name = name,
-        .attrs = &epsilon,
-        .attr_count = 1,
+        .attrs = attrs,
+        .attr_count = mul != MP_NO_NODE ? SCALED + 1 : EPSILON + 1,
         .out_absent = wanted ? 6 : 0,
         .options = v.node.options};
     const int32_t out[] = {v.out[0], MP_NO_VALUE, MP_NO_VALUE, sum};
@@ -99,6 +130,12 @@ static mp_status join(mp_graph *graph, int32_t add, int32_t norm) {
         in[SKIP] = graph->nodes[more].in[1];
         count = centred ? BIAS + 1 : BIAS;
         in[count++] = a.in[1 - side];
+    }
+    if (mul != MP_NO_NODE) {
+        in[X] = a.in[1 - side];
+        in[SKIP] = graph->nodes[mul].in[1 - row];
+        count = centred ? BIAS + 1 : BIAS;
+        in[count++] = graph->nodes[mul].in[row];
     }
     MP_TRY(mp_graph_merge_node(graph, add, norm, &node, in, count, out, wanted ? 4 : 1));
     mp_graph_drop_inputs(graph, &a);

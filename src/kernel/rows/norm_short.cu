@@ -100,6 +100,18 @@ K_FN void n_join(n_part *keep, const k_pack *more) {
     }
 }
 
+/* The same, times `by`. */
+K_FN void n_join_scaled(n_part *keep, const k_pack *more, const k_pack *by) {
+    K_UNROLL
+    for (int32_t k = 0; k < N_KEPT; k++) {
+        const n_part part = n_part_of(&more[k]), times = n_part_of(&by[k]);
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            keep[k].at[i] += part.at[i] * times.at[i];
+        }
+    }
+}
+
 /* Keeps x + skip + add, which have been asked for; where something is to be found in it, between
  * `most` of both signs. */
 K_FN void n_keep(const mp_norm_args *args, const n_asked *asked, float most, n_part *keep) {
@@ -107,10 +119,12 @@ K_FN void n_keep(const mp_norm_args *args, const n_asked *asked, float most, n_p
     for (int32_t k = 0; k < N_KEPT; k++) {
         keep[k] = n_part_of(&asked->x[k]);
     }
-    if (args->skip) {
+    if (args->scales) {
+        n_join_scaled(keep, asked->skip, asked->add);
+    } else if (args->skip) {
         n_join(keep, asked->skip);
     }
-    if (args->add) {
+    if (args->add && !args->scales) {
         n_join(keep, asked->add);
     }
     if (args->found) {

@@ -55,7 +55,7 @@ typedef struct mp_keep_within_args {
 } mp_keep_within_args;
 
 /* out = (v - mean(v)) / (sqrt(variance(v) + epsilon) + floor) * scale + bias for each contiguous
- * row, where v = x + skip + add. Pointers other than x and out may be NULL. */
+ * row, where v = x + skip + add, or x + skip * add. Pointers other than x and out may be NULL. */
 typedef struct mp_norm_args {
     const void *x;
     const void *skip;  /* rows as of x, `skip_rows` of them, repeated */
@@ -73,6 +73,7 @@ typedef struct mp_norm_args {
     int32_t centred;    /* 0: the mean counts as 0 */
     int32_t wide_stats; /* mean and inverse are of double */
     int32_t width;      /* lanes that share a row */
+    int32_t scales;     /* of norm_short.cu alone: `add` is not added, but times skip */
 } mp_norm_args;
 
 /* Packs of 16 bytes of a row that a lane of norm_short.cu keeps, and lanes of a block. */

@@ -106,9 +106,31 @@ static mp_status skip_rows(const mp_shape *x, const mp_shape *skip, int64_t *out
     return MP_OK;
 }
 
-/* The input that is added besides: a row, or of a passes' row a third tensor. */
+/* The input that is added besides: a row, or of a passes' row a third tensor; or a row that the
+ * second one is multiplied by. */
 static int third_of(const kind *of) {
     return of->centred ? 4 : 3;
+}
+
+/* Whether the second input of a passes' row is times a row before it is added. */
+static bool is_scaled(const mp_planner *p) {
+    return mp_node_int(p->node, "scaled", 0) != 0;
+}
+
+/* The second input, times that row if there is one. */
+static mp_status plan_addend(mp_planner *p, mp_operand *out) {
+    const int third = third_of(p->node->op->detail);
+    *out = (mp_operand){MP_IN(1), &p->in[1].shape};
+    if (!is_scaled(p)) {
+        return MP_OK;
+    }
+    mp_ref scaled = MP_NOWHERE;
+    MP_TRY(mp_plan_scratch_shape(p, out->shape, p->in[1].type, &scaled));
+    MP_TRY(mp_pointwise2(p, "mul", p->in[1].type, *out,
+                         (mp_operand){MP_IN(third), &p->in[third].shape}, scaled, out->shape, 0,
+                         0));
+    out->ref = scaled;
+    return MP_OK;
 }
 
 /* Of shapes that the kernel cannot add row by row: the sum first, then it is normalised. */
@@ -136,9 +158,11 @@ static mp_status plan_sum_and_norm(mp_planner *p, const mp_shape *both) {
     if (mp_shape_count(both) == 0) {
         return MP_OK;
     }
-    MP_TRY(mp_pointwise2(p, "add", type, (mp_operand){MP_IN(0), &p->in[0].shape},
-                         (mp_operand){MP_IN(1), &p->in[1].shape}, n.x, both, 0, 0));
-    if (mp_plan_in(p, third) != NULL) {
+    mp_operand addend;
+    MP_TRY(plan_addend(p, &addend));
+    MP_TRY(mp_pointwise2(p, "add", type, (mp_operand){MP_IN(0), &p->in[0].shape}, addend, n.x, both,
+                         0, 0));
+    if (mp_plan_in(p, third) != NULL && !is_scaled(p)) {
         MP_TRY(mp_pointwise2(p, "add", type, (mp_operand){n.x, both},
                              (mp_operand){MP_IN(third), &p->in[third].shape}, n.x, both, 0, 0));
     }
@@ -149,7 +173,7 @@ static mp_status plan_sum_and_norm(mp_planner *p, const mp_shape *both) {
 static bool is_uneven(const mp_planner *p, mp_shape *both) {
     const kind *of = p->node->op->detail;
     const mp_shape *x = &p->in[0].shape, *skip = &p->in[1].shape;
-    const mp_tensor *third = of->any_sum ? mp_plan_in(p, third_of(of)) : NULL;
+    const mp_tensor *third = of->any_sum && !is_scaled(p) ? mp_plan_in(p, third_of(of)) : NULL;
     const mp_shape *more = third != NULL ? &third->shape : x;
     return of->any_sum && !(mp_shape_equal(x, skip) && mp_shape_equal(x, more)) &&
            mp_shape_broadcast(x, skip, both) == MP_OK &&
@@ -185,8 +209,9 @@ static mp_status plan_skip_norm(mp_planner *p) {
     MP_TRY(skip_rows(&x->shape, &p->in[1].shape, &n.args.skip_rows));
     MP_TRY(vector(p, 2, "gamma", &row, &n.scale));
     MP_TRY(vector(p, of->bias, "beta", &row, &n.bias));
-    if (!of->any_sum) {
-        MP_TRY(vector(p, added, "bias", &row, &n.add));
+    n.args.scales = of->any_sum && is_scaled(p);
+    if (!of->any_sum || n.args.scales) {
+        MP_TRY(vector(p, added, n.args.scales ? "scale of skip" : "bias", &row, &n.add));
     } else if (mp_plan_in(p, added) != NULL) {
         n.add = MP_IN(added);
         n.args.add_step = row.dim[0];
@@ -319,6 +344,8 @@ static const mp_attr_def layer_attrs[] = {
 static const mp_attr_def new_layer_attrs[] = {
     {"axis", MP_ATTR_INT}, {"epsilon", MP_ATTR_FLOAT}, {NULL, 0}};
 static const mp_attr_def epsilon_attr[] = {{"epsilon", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def own_attrs[] = {
+    {"epsilon", MP_ATTR_FLOAT}, {"scaled", MP_ATTR_INT}, {NULL, 0}};
 static const mp_attr_def group_attrs[] = {
     {"epsilon", MP_ATTR_FLOAT}, {"num_groups", MP_ATTR_INT}, {NULL, 0}};
 static const mp_attr_def axes_attr[] = {{"axes", MP_ATTR_INTS}, {NULL, 0}};
@@ -356,10 +383,10 @@ enum {
         .types = {{"T", (x)}, {"V", (v)}}, .attrs = new_layer_attrs, .plan = plan_layer_norm, \
         .detail = &root_mean_square                                                           \
     }
-#define SKIP(domain_, op_name, which)                                                             \
+#define SKIP(domain_, op_name, attrs_, which)                                                     \
     {                                                                                             \
         .domain = (domain_), .name = (op_name), .since = 1, .until = 1, .types = {{"T", SINGLE}}, \
-        .attrs = epsilon_attr, .plan = plan_skip_norm, .detail = (which)                          \
+        .attrs = (attrs_), .plan = plan_skip_norm, .detail = (which)                              \
     }
 
 static const mp_op ops[] = {
@@ -377,10 +404,10 @@ static const mp_op ops[] = {
     RMS(MP_BIT(MP_F64), MP_BIT(MP_F64)),
     RMS(MP_BIT(MP_F16), MP_BIT(MP_F16) | MP_BIT(MP_F32)),
     RMS(MP_BIT(MP_BF16), MP_BIT(MP_BF16) | MP_BIT(MP_F32)),
-    SKIP("com.microsoft", "SkipLayerNormalization", &skip_layer),
-    SKIP("com.microsoft", "SkipSimplifiedLayerNormalization", &skip_simplified),
-    SKIP(MP_OWN_DOMAIN, "SkipLayerNormalization", &own_skip_layer),
-    SKIP(MP_OWN_DOMAIN, "SkipSimplifiedLayerNormalization", &own_skip_simplified),
+    SKIP("com.microsoft", "SkipLayerNormalization", epsilon_attr, &skip_layer),
+    SKIP("com.microsoft", "SkipSimplifiedLayerNormalization", epsilon_attr, &skip_simplified),
+    SKIP(MP_OWN_DOMAIN, "SkipLayerNormalization", own_attrs, &own_skip_layer),
+    SKIP(MP_OWN_DOMAIN, "SkipSimplifiedLayerNormalization", own_attrs, &own_skip_simplified),
     {.domain = "",
      .name = "InstanceNormalization",
      .since = 1,

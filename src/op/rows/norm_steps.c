@@ -5,6 +5,7 @@
 #include "op/rows/norm_steps.h"
 
 #include "op/core/row_grid.h"
+#include "op/pointwise/pointwise_steps.h"
 
 /* Whether rows are packed, as the kernel calls it: all tensors are aligned, and so then are rows.
  */
@@ -45,7 +46,8 @@ static bool is_short(const mp_planner *p, const mp_norm *n) {
     const int64_t most = n->skip.place != MP_PLACE_NONE ? WITH_SKIP * LANES_MAX : LANES_MAX;
     const int64_t pack = 16 / (int64_t)mp_dtype_size(n->type);
     const bool is_kept = n->type == MP_F32 || n->type == MP_F16 || n->type == MP_BF16;
-    const bool is_only = n->found.place != MP_PLACE_NONE; /* the one that keeps x within bounds */
+    /* The one that keeps x within bounds, and that multiplies what is added. */
+    const bool is_only = n->found.place != MP_PLACE_NONE || args->scales;
     return is_kept && n->out_type == n->type && args->per_row == 0 && p->align >= 16 &&
            args->columns % pack == 0 &&
            args->columns <= pack * K_NORM_SHORT_PACKS * K_NORM_SHORT_LANES &&
@@ -165,6 +167,22 @@ static mp_status plan_keep(mp_planner *p, mp_norm *n) {
     return MP_OK;
 }
 
+/* ---- rows of a sum of which one addend is scaled ---- */
+
+/* For kernels that do not do that themselves: the product first. */
+static mp_status plan_scaled(mp_planner *p, mp_norm *n) {
+    const mp_shape all = {.rank = 2, .dim = {n->args.rows, n->args.columns}};
+    const mp_shape row = {.rank = 1, .dim = {n->args.columns}};
+    mp_ref scaled = MP_NOWHERE;
+    MP_TRY(mp_plan_scratch_shape(p, &all, n->type, &scaled));
+    MP_TRY(mp_pointwise2(p, "mul", n->type, (mp_operand){n->skip, &all}, (mp_operand){n->add, &row},
+                         scaled, &all, 0, 0));
+    n->skip = scaled;
+    n->add = MP_NOWHERE;
+    n->args.scales = 0;
+    return MP_OK;
+}
+
 mp_status mp_plan_norm(mp_planner *p, mp_norm *n) {
     const mp_kernel *kernel = NULL;
     mp_grid grid = {0};
@@ -174,6 +192,9 @@ mp_status mp_plan_norm(mp_planner *p, mp_norm *n) {
     n->args.skip_rows = n->args.skip_rows > 0 ? n->args.skip_rows : 1;
     if (n->found.place != MP_PLACE_NONE && !is_short(p, n)) {
         MP_TRY(plan_keep(p, n));
+    }
+    if (n->args.scales && !is_short(p, n)) {
+        MP_TRY(plan_scaled(p, n));
     }
     if (is_long(n)) {
         return plan_pieces(p, n);

@@ -8,7 +8,8 @@
 
 /* `args` has the sizes; its pointers are the references here, MP_NOWHERE for those that are not
  * wanted. The lanes, and a `skip_rows` of 0, are settled by the step. With `found` there is neither
- * skip nor add, and all is of one type. */
+ * skip nor add, and all is of one type. With `args.scales` there are both, of which skip has as
+ * many rows as x, and `add` is one row. */
 typedef struct mp_norm {
     mp_norm_args args;
     mp_dtype type, out_type; /* of x; of the result, the scale and the bias */
