@@ -112,6 +112,11 @@ PROGRAMS = {
     **{f"recurrent_steps_{word}": ("recurrent.cpp", "recurrent_steps", {}, [f"K_T0={word}", "BY_STEPS=1"])
        for word in ("f64", "f16")},
     "norm_short": ("norm_short.cpp", "norm_short", {}, ["K_T0=f32"]),
+    **{
+        f"relu_{size}_{word}": ("relu.cpp", "relu_attention", {}, [f"K_T0={word}", f"K_SIZE={size}"])
+        for size in (16, 32)
+        for word in ("f32", "f16")
+    },
     **{f"talking_{word}": ("talking.cpp", "talking_heads", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},
     **{f"gated_bias_{word}": ("gated_bias.cpp", "gated_bias", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},
     **{f"group_norm_{rows}_{word}": ("group_norm.cpp", "group_stats", {"group_apply": "rows/group_apply.cu"},

@@ -88,8 +88,8 @@ static bool scatters_all(const mp_graph *graph, const mp_vertex *v) {
     const mp_shape *shape = places != NULL ? &places->shape : NULL;
     const int rank = mp_graph_rank(graph, v->in[0]);
     if (strcmp(mp_node_string(&v->node, "reduction", "none"), "none") != 0 || shape == NULL ||
-        places->data == 0 || places->type != MP_I64 || shape->rank < 1 || shape->rank > rank + 1 ||
-        shape->dim[shape->rank - 1] < 1 || shape->dim[shape->rank - 1] != shape->rank - 1) {
+        places->data == 0 || places->type != MP_I64 || shape->rank < 2 || shape->rank > rank + 1 ||
+        shape->dim[shape->rank - 1] != shape->rank - 1) {
         return false;
     }
     const int indexes = shape->rank - 1;
@@ -100,7 +100,7 @@ static bool scatters_all(const mp_graph *graph, const mp_vertex *v) {
     }
     const int64_t *index = (const int64_t *)places->data;
     int64_t next[MP_RANK_MAX] = {0};
-    for (int64_t left = mp_shape_count(shape) / indexes; left > 0; left--) {
+    for (int64_t left = mp_shape_span(shape, 0, indexes); left > 0; left--) {
         if (memcmp(index, next, (size_t)indexes * sizeof *next) != 0) {
             return false;
         }
