@@ -470,3 +470,29 @@ DEVICE_TEST(graph_pass_part_residual_runs) {
     pass_check_run(device, PARTS("f32"), none, 0, 1);
 #undef PARTS
 }
+
+/* Two halves of an image's channels, each of which a product makes something of. */
+#define HALVES(axis)                                                        \
+    "input x f32[2,16,3,5]\nconst w f32[12,8,1,1]\nconst v f32[12,8,1,1]\n" \
+    "const a f32[12]\nconst b f32[12]\ns, t = Split-13 (x) \"parts\" axis=" axis "\n"
+#define PRODUCTS                                         \
+    "c = Conv-11 (s, w, a) \"one\" kernel_shape=[1,1]\n" \
+    "d = Conv-11 (t, v, b) \"other\" kernel_shape=[1,1]\n"
+
+TEST(graph_pass_join_convs) {
+    /* of constants whose bytes are not here, and in another order */
+    LEFT_ALONE("+join_convs",
+               HALVES("1") PRODUCTS "y = Concat-13 (c, d) \"all\" axis=1\noutput y\n");
+    LEFT_ALONE("+join_convs",
+               HALVES("1") PRODUCTS "y = Concat-13 (d, c) \"all\" axis=1\noutput y\n");
+}
+
+DEVICE_TEST(join_convs_keeps_results) {
+    const mp_shape in[] = {SHAPE(2, 16, 3, 5)};
+    pass_check_run_by(device, "+join_convs",
+                      HALVES("1") PRODUCTS "y = Concat-13 (c, d) axis=1\noutput y\n", in, 1e-5, 1);
+    pass_check_run_by(device, "+join_convs,+channels_last",
+                      HALVES("1") PRODUCTS "y = Concat-13 (c, d) axis=1\noutput y\n", in, 1e-5, 2);
+    pass_check_run_by(device, "+join_convs",
+                      HALVES("1") PRODUCTS "y = Concat-13 (d, c) axis=1\noutput y\n", in, 1e-5, 0);
+}
