@@ -65,3 +65,76 @@ DEVICE_TEST(heads_products_keep_results) {
                    "z = Transpose-13 (r) perm=[0,2,1]\ny = MatMul-13 (w, z)\noutput y\n",
                    (mp_shape[]){SHAPE(1, 5, 4, 8), SHAPE(4, 6, 8)}, 1e-4, 2);
 }
+
+/* Queries, keys and values of two heads of 4 elements in rows of 24, by three Gathers, which
+ * products read that are no attention. */
+#define GATHERED                                                                 \
+    "input x f32[2,5,24]\nconst five i64[5] = 2 5 3 2 4\nconst zero i64[] = 0\n" \
+    "const one i64[] = 1\nconst two i64[] = 2\nr = Reshape-14 (x, five)\n"       \
+    "a = Gather-13 (r, zero) axis=2\nb = Gather-13 (r, one) axis=2\n"            \
+    "c = Gather-13 (r, two) axis=2\nq = Transpose-13 (a) \"q\" perm=[0,2,1,3]\n"
+#define READ_ALL                                                  \
+    "s = MatMul-13 (q, k) \"scores\"\nh = Relu-14 (s) \"relu\"\n" \
+    "v = Transpose-13 (c) \"v\" perm=[0,2,1,3]\ny = MatMul-13 (h, v) \"sum\"\noutput y\n"
+
+#define KEYS                                                              \
+    "input x f32[2,5,2,4,4]\ninput z f32[2,2,5,4]\nconst one i64[] = 1\n" \
+    "g = Gather-13 (x, one) axis=3\nk = Transpose-13 (g) \"k\" perm=[0,2,3,1]\n"
+
+TEST(graph_pass_turn_keys) {
+    check(NULL, KEYS "y = MatMul-13 (z, k) \"product\"\noutput y\n",
+          "input x f32[2,5,2,4,4]\ninput z f32[2,2,5,4]\nconst #7 i64[3] = 2 5 32\n"
+          "x#8 = Reshape-13 (x, #7) \"x\"\n"
+          "g#6 = millpond.HeadsPart-1 (x#8) \"k\" part=[4,2,4,16]\n"
+          "y = com.microsoft.FusedMatMul-1 (z, g#6) \"product\" transB=1\noutput y\n",
+          3);
+    /* what others read, too, a product has on its left, or is no part of something */
+    LEFT_ALONE(NULL, KEYS "y = MatMul-13 (z, k)\noutput y\noutput k\n");
+    LEFT_ALONE(NULL, KEYS "y = MatMul-13 (k, z)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[2,5,2,4]\ninput z f32[2,2,5,4]\n"
+                     "k = Transpose-13 (x) perm=[0,2,3,1]\ny = MatMul-13 (z, k)\noutput y\n");
+}
+
+TEST(graph_pass_join_parts) {
+    check(NULL, GATHERED "k = Transpose-13 (b) \"k\" perm=[0,2,3,1]\n" READ_ALL,
+          "input x f32[2,5,24]\nconst #16 i64[5] = 0 0 3 2 4\nconst #22 i64[1] = 0\n"
+          "q#17 = Reshape-13 (x, #16) \"q\"\n"
+          "q#18 = Transpose-13 (q#17) \"q\" perm=[2,0,3,1,4]\n"
+          "q#19, b#20, v#21 = Split-13 (q#18) \"q\" axis=0\nq = Squeeze-13 (q#19, #22) \"q\"\n"
+          "b#15 = Squeeze-13 (b#20, #22) \"k\"\n"
+          "s = com.microsoft.FusedMatMul-1 (q, b#15) \"scores\" transB=1\n"
+          "h = Relu-14 (s) \"relu\"\nv = Squeeze-13 (v#21, #22) \"v\"\n"
+          "y = MatMul-13 (h, v) \"sum\"\noutput y\n",
+          6);
+    /* two of three parts */
+    check(NULL,
+          GATHERED "k = Transpose-13 (b) \"k\" perm=[0,2,3,1]\n"
+                   "y = MatMul-13 (q, k) \"scores\"\noutput y\n",
+          "input x f32[2,5,24]\nq = millpond.HeadsPart-1 (x) \"q\" part=[0,2,4,4]\n"
+          "b#12 = millpond.HeadsPart-1 (x) \"k\" part=[8,2,4,4]\n"
+          "y = com.microsoft.FusedMatMul-1 (q, b#12) \"scores\" transB=1\noutput y\n",
+          6);
+}
+
+DEVICE_TEST(joined_parts_keep_results) {
+    const mp_shape in[] = {SHAPE(2, 5, 24)};
+    pass_check_run(device, GATHERED "k = Transpose-13 (b) \"k\" perm=[0,2,3,1]\n" READ_ALL, in,
+                   1e-4, 6);
+}
+
+TEST(graph_pass_keep_reduced) {
+    check(NULL,
+          "input x f32[?,3,4]\nconst a i64[1] = -1\nconst b i64[1] = 2\n"
+          "s = ReduceSum-13 (x, a) \"sum\" keepdims=0\nu = Unsqueeze-13 (s, b) \"back\"\n"
+          "y = Div-14 (x, u)\noutput y\n",
+          "input x f32[?,3,4]\nconst a i64[1] = -1\nu = ReduceSum-13 (x, a) \"sum\" keepdims=1\n"
+          "y = Div-14 (x, u)\noutput y\n",
+          1);
+    /* another dimension; what others read */
+    LEFT_ALONE(NULL, "input x f32[?,3,4]\nconst a i64[1] = -1\nconst b i64[1] = 1\n"
+                     "s = ReduceSum-13 (x, a) keepdims=0\nu = Unsqueeze-13 (s, b)\n"
+                     "y = Div-14 (x, u)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[?,3,4]\nconst a i64[1] = -1\nconst b i64[1] = 2\n"
+                     "s = ReduceSum-13 (x, a) keepdims=0\nu = Unsqueeze-13 (s, b)\n"
+                     "y = Div-14 (x, u)\noutput y\noutput s\n");
+}
