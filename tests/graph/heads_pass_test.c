@@ -122,6 +122,20 @@ DEVICE_TEST(joined_parts_keep_results) {
                    1e-4, 6);
 }
 
+/* Values that are made apart from queries and keys (ConViT). */
+DEVICE_TEST(widened_products_keep_results) {
+    static const char *const text =
+        "input x f32[2,5,8]\nconst w f32[8,16]\nconst m f32[8,8]\nconst five i64[5] = 0 0 2 2 4\n"
+        "const four i64[4] = 0 0 2 4\nconst zero i64[] = 0\nconst one i64[] = 1\n"
+        "p = MatMul-13 (x, w)\nr = Reshape-14 (p, five)\na = Gather-13 (r, zero) axis=2\n"
+        "b = Gather-13 (r, one) axis=2\nq = Transpose-13 (a) perm=[0,2,1,3]\n"
+        "k = Transpose-13 (b) perm=[0,2,3,1]\ns = MatMul-13 (q, k)\nh = Relu-14 (s)\n"
+        "o = MatMul-13 (x, m)\nc = Reshape-14 (o, four)\nv = Transpose-13 (c) perm=[0,2,1,3]\n"
+        "y = MatMul-13 (h, v)\noutput y\n";
+    const mp_shape in[] = {SHAPE(2, 5, 8)};
+    pass_check_run(device, text, in, 1e-4, 6);
+}
+
 TEST(graph_pass_keep_reduced) {
     check(NULL,
           "input x f32[?,3,4]\nconst a i64[1] = -1\nconst b i64[1] = 2\n"
