@@ -11,6 +11,7 @@
 #include "graph/pass/attention_part.h"
 
 enum { WHOLE_RANK = 3, RANK = 5, PARTS_MAX = 8, FIRST = 0, HEADS, SIZE, STEP };
+enum { ALIGNED = 16 /* bytes: a piece that begins elsewhere would be copied again */ };
 
 typedef struct parts {
     int32_t whole;           /* value: [batch, rows, parts * heads * size] */
@@ -43,9 +44,12 @@ static bool note(const mp_graph *graph, parts *p, int32_t n) {
 static bool find(const mp_graph *graph, int32_t n, parts *p) {
     const mp_attr *part = part_of(&graph->nodes[n]);
     const int32_t whole = part != NULL ? graph->nodes[n].in[0] : MP_NO_VALUE;
-    if (whole == MP_NO_VALUE || mp_graph_rank(graph, whole) != WHOLE_RANK ||
-        part->ints[HEADS] < 1 || part->ints[SIZE] < 1 ||
-        part->ints[HEADS] > INT32_MAX / part->ints[SIZE]) {
+    const mp_dtype type = whole != MP_NO_VALUE ? mp_graph_type(graph, whole) : MP_NONE;
+    if (type == MP_NONE || mp_graph_rank(graph, whole) != WHOLE_RANK || part->ints[HEADS] < 1 ||
+        part->ints[SIZE] < 1 || part->ints[HEADS] > INT32_MAX / part->ints[SIZE]) {
+        return false;
+    }
+    if (part->ints[SIZE] * (int64_t)mp_dtype_size(type) % ALIGNED != 0) {
         return false;
     }
     *p = (parts){.whole = whole, .heads = part->ints[HEADS], .size = part->ints[SIZE]};
