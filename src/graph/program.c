@@ -118,14 +118,7 @@ bool mp_program_assumed_right(const mp_program *program, const unsigned char *fe
 }
 
 bool mp_program_waits_for_condition(const mp_program *program) {
-    bool found = false;
-    for (int32_t i = 0; i < program->read_count && !found; i++) {
-        for (int32_t g = 0; g < program->graph->guard_count && !found; g++) {
-            found = program->reads[i].value != MP_NO_VALUE &&
-                    program->reads[i].value == program->graph->guards[g].condition;
-        }
-    }
-    return found;
+    return program->waits_for_condition;
 }
 
 bool mp_program_is_last(const mp_program *program) {

@@ -8,8 +8,9 @@
  * graph where its caller wants it.
  *
  * Where data must be known to plan on (sizes that depend on it, a shape or a condition that was
- * computed on the device), the program ends: it is a segment. What it says is read back, and the
- * next segment is made for that.
+ * computed on the device), the program ends: it is a segment. What it says is read back, which is
+ * that, or fewer numbers from which it follows (program_ask.c), and the next segment is made for
+ * it.
  *
  *     make -> run -> fetch -> wait -> continue -> run -> ... -> the last one
  * SPDX-License-Identifier: Apache-2.0 */
@@ -64,7 +65,7 @@ bool mp_program_has_branches(const mp_program *program);
 /* How many conditions it assumes. Where one of them is not as assumed, a run's results mean
  * nothing, and the graph has to be run by segments. */
 int mp_program_assumption_count(const mp_program *program);
-/* Whether a condition of the graph is among what is read back behind it. */
+/* Whether a condition of the graph, or what it follows from, is read back behind it. */
 bool mp_program_waits_for_condition(const mp_program *program);
 
 typedef struct mp_program_call {

@@ -70,6 +70,7 @@ void mp_draft_close(mp_draft *draft) {
     free(draft->is_made);
     free(draft->is_wanted);
     free(draft->is_asked);
+    free(draft->is_again);
     free(draft->outlives);
     free(draft->made_in);
 }
@@ -91,13 +92,14 @@ mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align,
                         .is_made = calloc(values, sizeof(bool)),
                         .is_wanted = calloc(values, sizeof(bool)),
                         .is_asked = calloc(values, sizeof(bool)),
+                        .is_again = calloc(values, sizeof(bool)),
                         .outlives = calloc(values, sizeof(bool)),
                         .made_in = joins ? calloc(values, sizeof(int32_t)) : NULL};
     const bool whole = program != NULL && open_program(device, graph, align, joins, program) &&
                        draft->work != NULL && draft->last != NULL && draft->first != NULL &&
                        draft->fates != NULL && draft->is_made != NULL && draft->is_wanted != NULL &&
-                       draft->is_asked != NULL && draft->outlives != NULL &&
-                       (draft->made_in != NULL || !joins);
+                       draft->is_asked != NULL && draft->is_again != NULL &&
+                       draft->outlives != NULL && (draft->made_in != NULL || !joins);
     draft->tensors = program != NULL ? program->tensors : NULL;
     return whole ? MP_OK
                  : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to plan a graph of %d nodes",
@@ -156,13 +158,14 @@ static mp_status collect_literals(mp_draft *draft) {
 /* ---- lives ---- */
 
 /* What nodes of later segments read, loops that run behind this one among them, and the conditions
- * that these wait for. */
+ * that these wait for; but for what the next segment, which these loops are not of, computes again.
+ */
 static void find_outliving(mp_draft *draft) {
     const mp_graph *graph = draft->graph;
     for (int32_t n = 0; n < graph->node_count; n++) {
         const mp_vertex *v = &graph->nodes[n];
         for (int k = 0; k < v->in_count && !draft->program->is_done[n]; k++) {
-            if (v->in[k] != MP_NO_VALUE) {
+            if (v->in[k] != MP_NO_VALUE && (v->loop != NULL || !draft->is_again[v->in[k]])) {
                 draft->outlives[v->in[k]] = true;
             }
         }
@@ -309,7 +312,8 @@ static mp_status settle(mp_draft *draft) {
 /* All in one program, or nothing: what must be read back would end it. */
 static mp_status plan_joined(mp_draft *draft) {
     mp_program *program = draft->program;
-    bool is_done = program->read_count == 0 && program->repeat_count == 0 && !program->draws;
+    bool is_done =
+        !draft->asks && program->read_count == 0 && program->repeat_count == 0 && !program->draws;
     for (int32_t n = 0; n < draft->graph->node_count && is_done; n++) {
         is_done = program->is_done[n];
     }
@@ -338,6 +342,7 @@ mp_status mp_draft_plan(mp_draft *draft) {
     if (draft->joins) {
         return plan_joined(draft);
     }
+    MP_TRY(mp_draft_ask(draft));
     find_outliving(draft);
     MP_TRY(mp_draft_clusters(draft));
     MP_TRY(find_end(draft));

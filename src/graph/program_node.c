@@ -9,33 +9,9 @@
 
 enum { ALIGNED = 16 };
 
-/* ---- what is read back ---- */
-
-static mp_status add_read(mp_program *program, mp_program_read read) {
-    if (program->read_count == program->read_capacity) {
-        const int32_t capacity = program->read_capacity * 2 + 8;
-        mp_program_read *grown = realloc(program->reads, (size_t)capacity * sizeof *grown);
-        if (grown == NULL) {
-            return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to plan a graph");
-        }
-        program->reads = grown;
-        program->read_capacity = capacity;
-    }
-    read.offset = program->found_bytes;
-    program->found_bytes += MP_ALIGN_UP(read.bytes, (size_t)ALIGNED);
-    program->reads[program->read_count++] = read;
-    return MP_OK;
-}
-
-static mp_status ask_for(mp_draft *draft, int32_t value) {
-    size_t bytes = 0;
-    if (draft->is_asked[value]) {
-        return MP_OK;
-    }
-    MP_TRY(mp_shape_bytes(&draft->tensors[value].shape, draft->tensors[value].type, &bytes));
+static void ask_for(mp_draft *draft, int32_t value) {
     draft->is_asked[value] = true;
-    draft->outlives[value] = true;
-    return add_read(draft->program, (mp_program_read){.value = value, .bytes = bytes});
+    draft->asks = true;
 }
 
 /* ---- whether a node can be planned now ---- */
@@ -75,7 +51,9 @@ static mp_status condition_of(mp_draft *draft, int32_t value, readiness *ready, 
         return MP_OK;
     }
     if (tensor->data == 0) {
-        return ask_for(draft, value);
+        ask_for(draft, value);
+        draft->program->waits_for_condition = true;
+        return MP_OK;
     }
     *ready = READY;
     *holds = *(const bool *)(uintptr_t)tensor->data;
@@ -156,25 +134,24 @@ static mp_status look(mp_draft *draft, const mp_vertex *v, mp_tensor *in, readin
 }
 
 /* Of inputs that a node reads on the host nothing else is needed; others it reads on the device.
- * `*lacks`: one has to be read back first. */
-static mp_status check_host_inputs(mp_draft *draft, const mp_vertex *v, mp_tensor *in,
-                                   bool *lacks) {
-    *lacks = false;
+ * Returns false where one has to be read back first. */
+static bool check_host_inputs(mp_draft *draft, const mp_vertex *v, mp_tensor *in) {
+    bool lacks = false;
     for (int i = 0; i < v->in_count; i++) {
         const bool on_host = mp_op_host_in(v->node.op, (size_t)i);
         if (in[i].type != MP_NONE && on_host && in[i].data == 0 &&
             mp_shape_count(&in[i].shape) > 0) {
-            *lacks = true;
-            MP_TRY(ask_for(draft, v->in[i]));
+            lacks = true;
+            ask_for(draft, v->in[i]);
         }
     }
-    for (int i = 0; i < v->in_count && !*lacks; i++) {
+    for (int i = 0; i < v->in_count && !lacks; i++) {
         if (in[i].type != MP_NONE && !mp_op_host_in(v->node.op, (size_t)i)) {
             in[i].data = v->loop != NULL ? in[i].data : 0;
             draft->is_wanted[v->in[i]] = true;
         }
     }
-    return MP_OK;
+    return !lacks;
 }
 
 /* ---- steps ---- */
@@ -210,9 +187,9 @@ static mp_status add_count(mp_draft *draft, int32_t node, const mp_tensor *in) {
     MP_TRY(mp_program_name_node(step, v));
     program->launches += mp_plan_step_count(plan);
     (void)mp_plan_found_at(plan, &count);
-    return add_read(program, (mp_program_read){.value = MP_NO_VALUE,
-                                               .node = node,
-                                               .bytes = (size_t)count * sizeof(int64_t)});
+    return mp_draft_read(draft, (mp_program_read){.value = MP_NO_VALUE,
+                                                  .node = node,
+                                                  .bytes = (size_t)count * sizeof(int64_t)});
 }
 
 /* What the segment before has counted for the node; NULL where it has not. */
@@ -276,7 +253,6 @@ static mp_status plan_ready(mp_draft *draft, int32_t n, mp_tensor *in) {
     mp_program *program = draft->program;
     const mp_vertex *v = &draft->graph->nodes[n];
     mp_tensor *out = in + v->in_count;
-    bool lacks = false;
     if (mp_vertex_is_own(v, "Choose") && mp_draft_is_open(draft, v->in[0])) {
         return mp_draft_choice(draft, n);
     }
@@ -301,14 +277,14 @@ static mp_status plan_ready(mp_draft *draft, int32_t n, mp_tensor *in) {
             MP_TRY(check_single(draft, v->in[i]));
         }
     }
-    MP_TRY(check_host_inputs(draft, v, in, &lacks));
-    if (lacks) {
+    if (!check_host_inputs(draft, v, in)) {
         return MP_OK;
     }
     if (v->loop != NULL) {
         return add_loop(draft, n, in);
     }
     if (v->node.op->finish == NULL) {
+        program->is_done[n] = true;
         return mp_draft_plan_step(draft, n, in);
     }
     const mp_program_read *read = counted_before(program, n);

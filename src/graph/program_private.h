@@ -138,6 +138,7 @@ struct mp_program {
     int32_t base_first;
     int64_t launches;
     bool draws;
+    bool waits_for_condition;
 
     /* What the next segment begins with. */
     bool is_last;
@@ -165,11 +166,13 @@ typedef struct mp_draft {
     mp_node_fate *fates; /* by node: in this segment */
     bool *is_made;       /* by value: by a step of this segment */
     bool *is_wanted;     /* by value: on the device */
-    bool *is_asked;      /* by value: to be read back */
+    bool *is_asked;      /* by value: on the host, by a node that waits for it */
+    bool *is_again;      /* by value: the next segment computes it from what is read back */
     bool *outlives;      /* by value: its segment */
     size_t listed;       /* of the program's lists */
     int32_t *made_in;    /* by value: the branch that it is made in, where branches are joined */
     mp_assumptions *assumed; /* borrowed; NULL where branches are not joined */
+    bool asks;               /* for a value at least */
     bool joins;              /* both branches of conditions that are not known */
     bool gives_up;           /* they cannot be joined */
 } mp_draft;
@@ -193,6 +196,16 @@ mp_status mp_draft_plan(mp_draft *draft);
 /* Plans the node, if what it waits for is there; else asks for it. Of nodes that may be part of a
  * cluster only the result is settled. */
 mp_status mp_draft_node(mp_draft *draft, int32_t node);
+
+/* ---- program_ask.c ---- */
+
+/* Something more is read back behind the segment; sets where it is within what is found. */
+mp_status mp_draft_read(mp_draft *draft, mp_program_read read);
+
+/* Once all nodes have been planned that can be: decides what is read back, if any value is asked
+ * for, and takes nodes back that the next segment computes on the host. Not where the draft joins.
+ */
+mp_status mp_draft_ask(mp_draft *draft);
 
 /* ---- program_step.c: adds a step ---- */
 

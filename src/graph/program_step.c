@@ -124,7 +124,6 @@ static uint32_t constants_of(const mp_graph *graph, const mp_vertex *v) {
 }
 
 mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, const mp_tensor *in) {
-    mp_program *program = draft->program;
     const mp_vertex *v = &draft->graph->nodes[node];
     const mp_step_ends ends = {.node = node, .in_count = v->in_count, .out_count = v->out_count};
     mp_node planned = v->node;
@@ -136,7 +135,6 @@ mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, const mp_tensor *in)
     step->recipe = made.recipe;
     set_aliases(draft, v, step);
     mp_draft_set_planned(draft, step);
-    program->is_done[node] = true;
     const mp_program_step *like = mp_draft_like(draft, node);
     if (like != NULL && like->op == step->op) { /* no cluster that begins with the node */
         mp_program_name_same(step, like);

@@ -9,6 +9,7 @@ import onnxruntime as ort
 import provider
 import pytest
 import tolerance
+from millpond import _ort_islands
 from onnx import parser
 from ort_version import HOLDS_CONTROL_FLOW
 from test_islands import on_cpu
@@ -228,6 +229,41 @@ MODELS = {
                     even = Equal(r, zero)
                     u = If (even) <then_branch = t () => (float[n] p) { e = Neg(v)  p = Add(e, x) },
                                    else_branch = e () => (float[n] q) { q = Mul(v, v) }>
+                }
+            >
+        }""",
+    "pasted": """
+        g (float[n] x) => (float[l, eight] y)
+        <int64 trips = {3}, int64 none = {0}, int64 one = {1}, int64 four = {4}, int64 size = {8},
+         int64[1] first = {0}, int64[1] second = {1}, float[0, 8] start = {}> {
+            cond = Constant <value = bool {1}> ()
+            far = Abs(x)
+            at = Cast <to = 7> (far)
+            wide = Mod(at, four)
+            left = Unsqueeze(at, second)
+            right = Unsqueeze(wide, second)
+            boxes = Concat <axis = 1> (left, right)
+            twice = Concat <axis = 0> (x, x)
+            row = Concat <axis = 0> (twice, x)
+            y = Loop (trips, cond, start) <
+                body = b (int64 i, bool ci, float[l, eight] v) => (bool co, float[l2, eight] u) {
+                    co = Identity(ci)
+                    box = Gather(boxes, i)
+                    l = Gather(box, none)
+                    w = Gather(box, one)
+                    width = Add(w, one)
+                    most = Unsqueeze(width, first)
+                    part = Slice(row, first, most)
+                    rest = Sub(size, width)
+                    before = Min(l, rest)
+                    after = Sub(rest, before)
+                    before_it = Unsqueeze(before, first)
+                    behind_it = Unsqueeze(after, first)
+                    zeros = ConstantOfShape(before_it)
+                    more = ConstantOfShape(behind_it)
+                    line = Concat <axis = 0> (zeros, part, more)
+                    lines = Unsqueeze(line, first)
+                    u = Concat <axis = 0> (v, lines)
                 }
             >
         }""",
@@ -520,6 +556,25 @@ def test_beside_graphs_of_the_user(name):
     for seed in range(ROUNDS):
         x = given(seed, 8)
         same(ours.run(None, {"x": x}), cpu.run(None, {"x": x}))
+
+
+def test_sizes_that_follow_from_a_box_cost_one_wait():
+    """The numbers of a box are read, and the six nodes that make sizes of them are launched nowhere."""
+    options = provider.session_options()
+    _ort_islands.ask(options)
+    ours = provider.session(made("pasted"), provider_options={"fusion": "1", "use_tf32": "0"}, options=options)
+    cpu = ort.InferenceSession(made("pasted"), providers=[provider.CPU])
+    for seed in range(ROUNDS):
+        x = given(seed)
+        same(ours.run(None, {"x": x}), cpu.run(None, {"x": x}))
+    (body,) = (island for island in _ort_islands.islands_of(ours)["islands"] if island["is_body"])
+    assert body["programs"]
+    for program in body["programs"]:
+        assert program["read_back"] == ["box"]
+        assert {step["op"] for step in program["steps"]} == {"Gather", "Identity"}  # the box, and the condition
+        for after in program["next"]:
+            assert after["read_back"] == [] and after["next"] == []
+            assert not {step["op"] for step in after["steps"]} & {"Gather", "Add", "Sub", "Min", "Fused"}
 
 
 def test_an_error_behind_the_wait_names_the_node():

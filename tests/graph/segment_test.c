@@ -1,130 +1,20 @@
 /* segment_test.c - programs of several segments, branches, loops, and values within others, against
  * loops in C.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "graph/device_bytes.h"
-#include "graph/program.h"
+#include "graph/segment_run.h"
 #include "graph/text.h"
 #include "op/core/kernel_cache.h"
-#include "unit/test.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 8, BASES = 32 };
-
-/* ---- a run of all segments ---- */
-
-typedef struct bench {
-    mp_device *device;
-    mp_stream *stream;
-    memory blocks[256];
-    int count;
-} bench;
-
-static mp_addr take(bench *b, const void *bytes, size_t size) {
-    CHECK(b->count < 256);
-    b->blocks[b->count] = memory_take(b->device, bytes, size);
-    return b->blocks[b->count++].addr;
-}
-
-static void open_bench(bench *b, mp_device *device) {
-    *b = (bench){.device = device};
-    CHECK_OK(device->ops->stream_create(device, &b->stream));
-}
-
-static void close_bench(bench *b) {
-    CHECK_OK(b->device->ops->stream_synchronize(b->device, b->stream));
-    b->device->ops->stream_destroy(b->device, b->stream);
-    for (int i = 0; i < b->count; i++) {
-        memory_drop(b->device, b->blocks[i]);
-    }
-    mp_kernel_cache_drop(b->device);
-}
-
-typedef struct outcome {
-    int segments, steps, waits; /* of all segments; waits: values that were read back */
-    mp_tensor out[MOST];
-    mp_addr addr[MOST];
-} outcome;
-
-static size_t bytes_of(const mp_tensor *tensor) {
-    size_t bytes = 0;
-    CHECK_OK(mp_shape_bytes(&tensor->shape, tensor->type, &bytes));
-    return bytes;
-}
-
-static void run_one(bench *b, const mp_program *p, const mp_addr *in, mp_addr *bases,
-                    outcome *result, int outputs) {
-    size_t size = 0;
-    const void *literals = mp_program_literals(p, &size);
-    mp_program_call call = {.in = in,
-                            .out = result->addr,
-                            .literals = take(b, literals, size),
-                            .bases = bases,
-                            .block = take(b, NULL, mp_program_block_bytes(p))};
-    for (int i = 0; i < outputs; i++) {
-        if (mp_program_writes(p, i)) {
-            result->out[i] = *mp_program_output_at(p, i);
-            result->addr[i] = take(b, NULL, bytes_of(&result->out[i]));
-        }
-    }
-    if (!mp_program_is_last(p)) {
-        bases[mp_program_base_own(p)] = take(b, NULL, mp_program_kept_bytes(p));
-    }
-    CHECK_OK(mp_program_run(p, b->stream, &call));
-    result->segments++;
-    result->steps += mp_program_step_count(p);
-}
-
-static mp_program *next_of(bench *b, mp_program *p, const mp_addr *in, const mp_addr *bases,
-                           outcome *result) {
-    unsigned char *found = calloc(1, mp_program_found_bytes(p) + 1);
-    const mp_program_call call = {.in = in, .out = result->addr, .bases = bases};
-    mp_program *next = NULL;
-    CHECK(found != NULL);
-    CHECK_EQ_INT(mp_program_repeat_count(p), 0);
-    CHECK(mp_program_base_count(p) <= BASES);
-    for (int i = 0; i < mp_program_read_count(p); i++) {
-        const mp_program_span span = mp_program_read_at(p, i, &call);
-        CHECK_OK(b->device->ops->copy(b->device, b->stream, (mp_addr)(found + span.offset),
-                                      span.from, span.bytes));
-        result->waits++;
-    }
-    CHECK_OK(b->device->ops->stream_synchronize(b->device, b->stream));
-    CHECK_OK(mp_program_continue(p, found, NULL, &next));
-    free(found);
-    mp_program_release(p);
-    return next;
-}
-
-/* Inputs lie in `in`, one behind the other in `tensors`. */
-static void run_all(bench *b, const mp_graph *graph, const mp_tensor *tensors, const mp_addr *in,
-                    outcome *result) {
-    mp_addr bases[BASES] = {0};
-    mp_program *p = NULL;
-    memset(result, 0, sizeof *result);
-    CHECK_OK(mp_program_make(b->device, graph, tensors, 16, NULL, &p));
-    run_one(b, p, in, bases, result, graph->output_count);
-    while (!mp_program_is_last(p)) {
-        p = next_of(b, p, in, bases, result);
-        run_one(b, p, in, bases, result, graph->output_count);
-    }
-    CHECK_OK(b->device->ops->stream_synchronize(b->device, b->stream));
-    mp_program_release(p);
-}
-
-static void fetch(const bench *b, const outcome *result, int i, void *to) {
-    CHECK_OK(b->device->ops->copy(b->device, NULL, (mp_addr)to, result->addr[i],
-                                  bytes_of(&result->out[i])));
-}
-
-static void expect_floats(const bench *b, const outcome *result, int i, const float *want,
-                          int count) {
+static void expect_floats(const segment_bench *b, const segment_outcome *result, int i,
+                          const float *want, int count) {
     float got[256];
     CHECK(count <= 256);
-    CHECK_EQ_INT(bytes_of(&result->out[i]), (size_t)count * sizeof(float));
-    fetch(b, result, i, got);
+    CHECK_EQ_INT(segments_bytes(&result->out[i]), (size_t)count * sizeof(float));
+    segments_fetch(b, result, i, got);
     for (int k = 0; k < count; k++) {
         CHECK(fabsf(got[k] - want[k]) <= 1e-5f * fmaxf(1, fabsf(want[k])));
     }
@@ -160,9 +50,9 @@ DEVICE_TEST(segments_at_a_size_that_depends_on_data) {
     float squares[COUNT];
     float sums[COUNT];
     mp_graph *graph = NULL;
-    outcome result;
-    bench b;
-    open_bench(&b, device);
+    segment_outcome result;
+    segment_bench b;
+    segments_open(&b, device);
     CHECK_OK(mp_graph_read(text, &graph));
     for (int round = 0; round < 3; round++) {
         int found = 0;
@@ -175,15 +65,15 @@ DEVICE_TEST(segments_at_a_size_that_depends_on_data) {
             }
         }
         const mp_tensor tensor = floats(COUNT, 0);
-        const mp_addr in = take(&b, x, sizeof x);
-        run_all(&b, graph, &tensor, &in, &result);
+        const mp_addr in = segments_take(&b, x, sizeof x);
+        segments_run(&b, graph, &tensor, &in, &result);
         CHECK_EQ_INT(result.segments, 2);
         CHECK_EQ_INT(result.waits, 1);
         expect_floats(&b, &result, 0, squares, found);
         expect_floats(&b, &result, 1, sums, COUNT);
     }
     mp_graph_destroy(graph);
-    close_bench(&b);
+    segments_close(&b);
 }
 
 /* Shapes that are computed on the device, one behind the other: two waits, not more. */
@@ -203,25 +93,25 @@ DEVICE_TEST(segments_at_shapes_of_the_device) {
     float twice[12];
     const int64_t s[] = {2, 3};
     mp_graph *graph = NULL;
-    outcome result;
-    bench b;
-    open_bench(&b, device);
+    segment_outcome result;
+    segment_bench b;
+    segments_open(&b, device);
     fill(x, 12);
     for (int i = 0; i < 12; i++) {
         x[i] += 20;
         twice[i] = 2 * x[i];
     }
     const mp_tensor tensors[] = {floats(12, 0), {.type = MP_I64, .shape = {.rank = 1, .dim = {2}}}};
-    const mp_addr in[] = {take(&b, x, sizeof x), take(&b, s, sizeof s)};
+    const mp_addr in[] = {segments_take(&b, x, sizeof x), segments_take(&b, s, sizeof s)};
     CHECK_OK(mp_graph_read(text, &graph));
-    run_all(&b, graph, tensors, in, &result);
+    segments_run(&b, graph, tensors, in, &result);
     CHECK_EQ_INT(result.segments, 3);
     CHECK_EQ_INT(result.waits, 2);
     CHECK_EQ_INT(result.out[0].shape.dim[0], 3);
     CHECK_EQ_INT(result.out[1].shape.dim[1], 12);
     expect_floats(&b, &result, 0, twice, 12);
     mp_graph_destroy(graph);
-    close_bench(&b);
+    segments_close(&b);
 }
 
 /* Nodes of one kernel: in the first segment its inner result is written for the second alone, where
@@ -242,9 +132,9 @@ DEVICE_TEST(segments_keep_what_a_cluster_makes_for_later_ones) {
     float want[COUNT];
     int found = 0;
     mp_graph *graph = NULL;
-    outcome result;
-    bench b;
-    open_bench(&b, device);
+    segment_outcome result;
+    segment_bench b;
+    segments_open(&b, device);
     CHECK_OK(mp_graph_read(text, &graph));
     fill(x, COUNT);
     for (int i = 0; i < COUNT; i++) {
@@ -253,14 +143,14 @@ DEVICE_TEST(segments_keep_what_a_cluster_makes_for_later_ones) {
         }
     }
     const mp_tensor tensor = floats(COUNT, 0);
-    const mp_addr in = take(&b, x, sizeof x);
-    run_all(&b, graph, &tensor, &in, &result);
+    const mp_addr in = segments_take(&b, x, sizeof x);
+    segments_run(&b, graph, &tensor, &in, &result);
     CHECK_EQ_INT(result.segments, 2);
     CHECK_EQ_INT(result.steps,
                  2 + 4); /* the two and the count; then result, view, Gather, the two */
     expect_floats(&b, &result, 0, want, found);
     mp_graph_destroy(graph);
-    close_bench(&b);
+    segments_close(&b);
 }
 
 /* ---- branches ---- */
@@ -310,29 +200,30 @@ DEVICE_TEST(segments_of_branches) {
     float x[24];
     float want[24];
     mp_graph *graph = branches();
-    outcome result;
-    bench b;
-    open_bench(&b, device);
+    segment_outcome result;
+    segment_bench b;
+    segments_open(&b, device);
     fill(x, 24);
     for (int c = 0; c < 2; c++) {
         const bool condition = c != 0;
-        const mp_addr in[] = {take(&b, x, sizeof x), take(&b, &condition, sizeof condition)};
+        const mp_addr in[] = {segments_take(&b, x, sizeof x),
+                              segments_take(&b, &condition, sizeof condition)};
         const mp_tensor tensors[] = {floats(24, 0), {.type = MP_BOOL}};
         for (int i = 0; i < 24; i++) {
             want[i] = (condition ? fmaxf(x[i], 0) : -2 * x[i]) + x[i];
         }
-        run_all(&b, graph, tensors, in, &result);
+        segments_run(&b, graph, tensors, in, &result);
         CHECK_EQ_INT(result.waits, 1);
         expect_floats(&b, &result, 0, want, 24);
         mp_tensor known[] = {tensors[0], tensors[1]}; /* and without a wait */
         known[1].data = (mp_addr)&condition;
-        run_all(&b, graph, known, in, &result);
+        segments_run(&b, graph, known, in, &result);
         CHECK_EQ_INT(result.segments, 1);
         CHECK_EQ_INT(result.steps, 3);
         expect_floats(&b, &result, 0, want, 24);
     }
     mp_graph_destroy(graph);
-    close_bench(&b);
+    segments_close(&b);
 }
 
 /* What stands before a branch is not computed with the branch, nor where only the other one would
@@ -351,24 +242,25 @@ DEVICE_TEST(segments_keep_branches_out_of_clusters) {
     float x[24];
     float want[24];
     mp_graph *graph = NULL;
-    bench b;
-    open_bench(&b, device);
+    segment_bench b;
+    segments_open(&b, device);
     fill(x, 24);
     CHECK_OK(mp_graph_read(text, &graph));
     for (int c = 0; c < 2; c++) {
         const bool condition = c != 0;
-        const mp_addr in[] = {take(&b, x, sizeof x), take(&b, &condition, sizeof condition)};
+        const mp_addr in[] = {segments_take(&b, x, sizeof x),
+                              segments_take(&b, &condition, sizeof condition)};
         const mp_tensor tensors[] = {floats(24, 0), {.type = MP_BOOL, .data = (mp_addr)&condition}};
-        outcome result;
+        segment_outcome result;
         for (int i = 0; i < 24; i++) {
             want[i] = condition ? -expf(-fmaxf(x[i], 0)) : x[i];
         }
-        run_all(&b, graph, tensors, in, &result);
+        segments_run(&b, graph, tensors, in, &result);
         CHECK_EQ_INT(result.steps, condition ? 3 : 1);
         expect_floats(&b, &result, 0, want, 24);
     }
     mp_graph_destroy(graph);
-    close_bench(&b);
+    segments_close(&b);
 }
 
 /* ---- loops ---- */
@@ -418,9 +310,9 @@ DEVICE_TEST(segments_do_not_end_at_a_loop_that_is_counted) {
         float w[8];
         float twice[8];
         float all[40];
-        outcome result;
-        bench b;
-        open_bench(&b, device);
+        segment_outcome result;
+        segment_bench b;
+        segments_open(&b, device);
         for (int k = 0; k < count; k++) {
             v[k] = (float)k;
             w[k] = (float)(k % 3);
@@ -432,15 +324,15 @@ DEVICE_TEST(segments_do_not_end_at_a_loop_that_is_counted) {
             twice[k] = 2 * sum;
         }
         const mp_tensor tensors[] = {floats(count, 0), floats(count, 0)};
-        const mp_addr in[] = {take(&b, v, (size_t)count * sizeof *v),
-                              take(&b, w, (size_t)count * sizeof *w)};
-        run_all(&b, graph, tensors, in, &result);
+        const mp_addr in[] = {segments_take(&b, v, (size_t)count * sizeof *v),
+                              segments_take(&b, w, (size_t)count * sizeof *w)};
+        segments_run(&b, graph, tensors, in, &result);
         CHECK_EQ_INT(result.segments, 1);
         CHECK_EQ_INT(result.steps, 2);
         expect_floats(&b, &result, 0, twice, count);
         expect_floats(&b, &result, 1, all, 5 * count);
         mp_graph_destroy(graph);
-        close_bench(&b);
+        segments_close(&b);
     }
 }
 
@@ -469,9 +361,9 @@ DEVICE_TEST(segments_hold_loops_of_which_a_result_is_not_read) {
         float v[COUNT], w[COUNT], p[COUNT], q[COUNT], sum[COUNT], all[3 * COUNT];
         double of_w = 0, of_p = 0;
         mp_graph *graph = NULL;
-        outcome result;
-        bench b;
-        open_bench(&b, device);
+        segment_outcome result;
+        segment_bench b;
+        segments_open(&b, device);
         fill(v, COUNT);
         for (int k = 0; k < COUNT; k++) {
             w[k] = (float)(k % 3);
@@ -498,12 +390,13 @@ DEVICE_TEST(segments_hold_loops_of_which_a_result_is_not_read) {
         CHECK_OK(mp_graph_add_loop(graph, &node, &loop, in, 4, out, 2));
         CHECK_OK(mp_graph_add_output(graph, made));
         const mp_tensor tensors[] = {floats(COUNT, 0), floats(COUNT, 0)};
-        const mp_addr addresses[] = {take(&b, v, sizeof v), take(&b, w, sizeof w)};
-        run_all(&b, graph, tensors, addresses, &result);
+        const mp_addr addresses[] = {segments_take(&b, v, sizeof v),
+                                     segments_take(&b, w, sizeof w)};
+        segments_run(&b, graph, tensors, addresses, &result);
         CHECK_EQ_INT(result.segments, 1);
         expect_floats(&b, &result, 0, read == 0 ? sum : all, read == 0 ? COUNT : trips * COUNT);
         mp_graph_destroy(graph);
-        close_bench(&b);
+        segments_close(&b);
     }
 }
 
@@ -523,9 +416,9 @@ DEVICE_TEST(segments_do_not_end_at_a_scan) {
             float x[40];
             float twice[5];
             float all[40];
-            outcome result;
-            bench b;
-            open_bench(&b, device);
+            segment_outcome result;
+            segment_bench b;
+            segments_open(&b, device);
             fill(x, 40);
             for (int k = 0; k < count; k++) {
                 float sum = v[k] = (float)k;
@@ -536,12 +429,13 @@ DEVICE_TEST(segments_do_not_end_at_a_scan) {
                 twice[k] = 2 * sum;
             }
             const mp_tensor tensors[] = {floats(count, 0), floats(rows, count)};
-            const mp_addr in[] = {take(&b, v, (size_t)count * sizeof *v), take(&b, x, sizeof x)};
-            run_all(&b, graph, tensors, in, &result);
+            const mp_addr in[] = {segments_take(&b, v, (size_t)count * sizeof *v),
+                                  segments_take(&b, x, sizeof x)};
+            segments_run(&b, graph, tensors, in, &result);
             CHECK_EQ_INT(result.segments, 1);
             expect_floats(&b, &result, 0, twice, count);
             expect_floats(&b, &result, 1, all, rows * count);
-            close_bench(&b);
+            segments_close(&b);
         }
         mp_graph_destroy(graph);
     }
@@ -670,19 +564,19 @@ DEVICE_TEST(segments_place_values_within_others) {
     for (size_t c = 0; c < MP_COUNT_OF(part_cases); c++) {
         const part_case *one = &part_cases[c];
         mp_graph *graph = NULL;
-        outcome result;
-        bench b;
-        open_bench(&b, device);
+        segment_outcome result;
+        segment_bench b;
+        segments_open(&b, device);
         CHECK_OK(mp_graph_read(one->text, &graph));
         const mp_tensor tensor = floats(8, 4);
-        const mp_addr in = take(&b, x, sizeof x);
-        run_all(&b, graph, &tensor, &in, &result);
+        const mp_addr in = segments_take(&b, x, sizeof x);
+        segments_run(&b, graph, &tensor, &in, &result);
         CHECK_EQ_INT(result.steps, one->steps);
         for (int i = 0; i < one->count; i++) {
             want[i] = one->want != NULL ? one->want(x, i) : -joined(x, i);
         }
         expect_floats(&b, &result, 0, want, one->count);
         mp_graph_destroy(graph);
-        close_bench(&b);
+        segments_close(&b);
     }
 }
