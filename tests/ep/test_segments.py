@@ -386,6 +386,81 @@ class Chains:
         return f"g (float[n] x) => ({', '.join('float[n] ' + name for name in outputs)}) {{ {body}{ends} }}"
 
 
+class Numbers:
+    """A loop whose body makes sizes of a few integers at random: those of a list, of the round, and a carried one."""
+
+    def __init__(self, seed):
+        self.random = np.random.default_rng(seed)
+        self.values = ["n0", "n1", "n2", "at", "carried"]
+        self.lines = []
+
+    def name(self):
+        return f"v{len(self.lines)}"
+
+    def pick(self):
+        return self.values[int(self.random.integers(len(self.values)))]
+
+    def add(self, text):
+        self.lines.append(f"{self.name()} = {text}\n")
+        return f"v{len(self.lines) - 1}"
+
+    def number(self):
+        a, b = self.pick(), self.pick()
+        kind = int(self.random.integers(7))
+        if kind < 4:
+            made = self.add(f"{('Add', 'Sub', 'Max', 'Min')[kind]}({a}, {b})")
+        elif kind == 4:
+            made = self.add(f"Mod({self.add(f'Mul({a}, {b})')}, nine)")
+        elif kind == 5:
+            made = self.add(f"Where({self.add(f'Less({a}, {b})')}, {a}, {b})")
+        else:
+            both = self.add(f"Concat <axis = 0> ({a}, {b})")
+            word = self.random.choice(["ReduceMax <keepdims = 1>", "Gather <axis = 0>"])
+            made = self.add(f"{word} ({both}{', first' if 'Gather' in word else ''})")
+        if self.random.random() < 0.3:
+            made = self.add(f"Cast <to = 7> ({self.add(f'Cast <to = 6> ({made})')})")
+        self.values.append(made)
+
+    def floats(self):
+        """A sum of as many as a number says."""
+        size = self.add(f"Mod({self.pick()}, nine)")
+        makers = ["Slice(row, first, {0})", "Expand(one, {0})", "ConstantOfShape <value = float[1] {{2}}> ({0})"]
+        some = self.random.choice(makers)
+        return self.add(f"ReduceSum <keepdims = 0> ({self.add(some.format(size))})")
+
+    def text(self):
+        sums = ["v"]
+        for _ in range(int(self.random.integers(2, 5))):
+            for _ in range(int(self.random.integers(1, 6))):
+                self.number()
+            sums.append(self.floats())
+        if self.random.random() < 0.5:
+            sums.append(self.add(f"Squeeze({self.add(f'Cast <to = 1> ({self.pick()})')})"))
+        total = self.add(f"Sum({', '.join(sums)})")
+        size = self.add(f"Mod({self.pick()}, nine)")
+        return f"""
+        g (float[n] x) => (float y, int64[1] last, float[m] all)
+        <int64 trips = {{4}}, int64[1] nine = {{9}}, int64[1] first = {{0}}, int64[1] second = {{1}},
+         int64[1] third = {{2}}, float[1] one = {{1}}, float zero = {{0}}, int64[1] start = {{3}}> {{
+            cond = Constant <value = bool {{1}}> ()
+            sizes = Cast <to = 7> (x)
+            n0 = Gather(sizes, first)
+            n1 = Gather(sizes, second)
+            n2 = Gather(sizes, third)
+            row = Concat <axis = 0> (x, x, x)
+            y, last, all = Loop (trips, cond, zero, start) <
+                body = b (int64 i, bool ci, float v, int64[1] carried) => (bool co, float u, int64[1] next, float w) {{
+                    co = Identity(ci)
+                    at = Unsqueeze(i, first)
+                    {"".join(self.lines)}
+                    u = Tanh({total})
+                    next = Identity({size})
+                    w = Neg(u)
+                }}
+            >
+        }}"""
+
+
 def made(name):
     text = MODELS[name] if isinstance(name, str) else Chains(name).text()
     return parser.parse_model(HEAD + text).SerializeToString()
@@ -470,6 +545,16 @@ def test_random_chains(seed):
     ours, cpu = sessions(seed)
     for i in (0, 1, 2, 0, 1, 2, 1, 1, 1):
         x = given(i) / 3
+        same(ours.run(None, {"x": x}), cpu.run(None, {"x": x}))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_sizes_in_a_loop(seed):
+    model = parser.parse_model(HEAD + Numbers(seed).text()).SerializeToString()
+    ours = provider.session(model, provider_options={"use_tf32": "0", "fusion": "1"})
+    cpu = ort.InferenceSession(model, providers=[provider.CPU])
+    for i in (0, 1, 2, 0, 1, 2, 1, 1, 1):
+        x = given(i) * 2
         same(ours.run(None, {"x": x}), cpu.run(None, {"x": x}))
 
 
