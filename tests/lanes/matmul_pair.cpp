@@ -53,7 +53,8 @@ void check_pair(const Subject &s) {
     Buffer<T> out = numbers((int64_t)s.rows * s.to);
     const mp_pair_size size = {s.rows, s.from, s.inner, s.to, (int32_t)sizeof(T), 0};
     mp_pair_args args = {};
-    const int64_t held = mp_pair_lay_out(&size, K_ROWS, s.splits_log, &args);
+    const mp_pair_tile tile = {K_ROWS, s.splits_log, s.has_scale ? 64 : K_PAIR_INNER_MAX};
+    const int64_t held = mp_pair_lay_out(&size, tile, &args);
     check(held <= 227 << 10, "shared memory", held);
     x[(size_t)s.from] = T_store(INFINITY); /* of row 1 alone */
     args.x = x.data();

@@ -147,13 +147,9 @@ K_FN void p_copy_next(p_place *at) {
     }
 }
 
-/* `there` numbers as floats, or as many of what stands for them, and zeros up to `room`. */
-K_FN void p_hold_row(const void *row, int32_t first, int32_t there, int32_t room, float other,
-                     float *to) {
-    K_ONE_COPY
-    for (int32_t i = (int32_t)threadIdx.x; i < room; i += LANES) {
-        to[i] = i >= there ? 0.0F : row != 0 ? (float)T_load(((const T *)row)[first + i]) : other;
-    }
+/* Number i of a row as a float, or what stands for it. */
+K_FN float p_number(const void *row, int32_t i, int is, float other) {
+    return row != 0 && is ? (float)T_load(((const T *)row)[i]) : other;
 }
 
 /* Biases and the scale: the first bias for whole parts, then what is of the result. */
@@ -164,10 +160,21 @@ K_FN float *p_rows_of(const p_place *at) {
 K_FN void p_hold_rows(const p_place *at) {
     const mp_pair_args *args = at->args;
     const int32_t room = K_PAIR_ROOM(args->share, args->part);
-    float *to = p_rows_of(at);
-    p_hold_row(args->b1, at->begin, at->end - at->begin, room, 0, to);
-    p_hold_row(args->b2, 0, args->to, args->to, 0, to + room);
-    p_hold_row(args->scale, 0, args->to, args->to, 1, to + room + args->to);
+    float *first = p_rows_of(at), *second = first + room, *scale = second + args->to;
+    K_ONE_COPY
+    for (int32_t i = (int32_t)threadIdx.x; i < room || i < args->to; i += LANES) {
+        const int32_t column = at->begin + i;
+        const float one = p_number(args->b1, column, column < at->end, 0);
+        const float two = p_number(args->b2, i, i < args->to, 0);
+        const float times = p_number(args->scale, i, i < args->to, 1);
+        if (i < room) {
+            first[i] = one;
+        }
+        if (i < args->to) {
+            second[i] = two;
+            scale[i] = times;
+        }
+    }
 }
 
 /* Rows of x, of which a lane copies what it later rounds. */
@@ -550,7 +557,8 @@ K_FN void p_run(const mp_pair_args *args, uint8_t *shared) {
         p_round_rows(&at);
     }
     p_multiply_all(&at, &outer, sums);
-    __syncthreads(); /* nobody reads operands any more */
+    K_COPIES_WAIT(0); /* where there is nothing to multiply, rows of x may still be on their way */
+    __syncthreads();  /* nobody reads operands any more */
     p_put_sums(&at, &outer, sums);
     p_store_all(&at);
 }

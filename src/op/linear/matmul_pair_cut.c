@@ -28,16 +28,18 @@ bool mp_pair_suits(const mp_pair_size *s) {
 
 /* ---- how it is cut ---- */
 
-/* Rows of a block, as kernels.txt has them. */
-static const int32_t heights[] = {32, 64};
+/* Rows of a block, as kernels.txt has them, and columns that it makes at a time, at most: more of
+ * them are multiplied sooner, fewer take less memory. */
+static const int32_t heights[] = {32, 64}, widths[] = {K_PAIR_INNER_MAX, 64};
 
-int64_t mp_pair_lay_out(const mp_pair_size *s, int32_t rows, int32_t splits_log, mp_pair_args *a) {
-    const int64_t step = K_PAIR_STEP / s->size, number = sizeof(float);
-    const int64_t share = MP_ALIGN_UP(MP_CEIL_DIV(s->inner, INT64_C(1) << splits_log), step);
-    const int64_t parts = MP_CEIL_DIV(share, (int64_t)K_PAIR_INNER_MAX);
+int64_t mp_pair_lay_out(const mp_pair_size *s, mp_pair_tile tile, mp_pair_args *a) {
+    const int64_t step = K_PAIR_STEP / s->size, number = sizeof(float), rows = tile.rows;
+    const int64_t blocks = INT64_C(1) << tile.splits_log;
+    const int64_t share = MP_ALIGN_UP(MP_CEIL_DIV(s->inner, blocks), step);
+    const int64_t parts = MP_CEIL_DIV(share, (int64_t)tile.part_max);
     const int64_t part = MP_ALIGN_UP(MP_CEIL_DIV(share, parts), step);
     const int64_t sums = rows * K_PAIR_SUM_PITCH(s->to);
-    a->splits_log = splits_log;
+    a->splits_log = tile.splits_log;
     a->share = (int32_t)share;
     a->part = (int32_t)part;
     a->at_inner = (int32_t)(rows * K_PAIR_PITCH(s->from * s->size));
@@ -47,7 +49,7 @@ int64_t mp_pair_lay_out(const mp_pair_size *s, int32_t rows, int32_t splits_log,
     a->at_given = (int32_t)MP_ALIGN_UP(
         MP_MAX(sums, MP_CEIL_DIV(a->at_ring + K_PAIR_STAGES * a->stage, number)),
         (int64_t)BOX_FLOATS);
-    a->at_box = a->at_given + (splits_log > 0 ? (int32_t)sums : 0);
+    a->at_box = a->at_given + (tile.splits_log > 0 ? (int32_t)sums : 0);
     a->at_rows = a->at_box + BOX_FLOATS;
     return (a->at_rows + K_PAIR_ROOM(share, part) + 2 * s->to) * number;
 }
@@ -59,10 +61,12 @@ enum {
     ACTIVATIONS_OF_NS = 9, /* that it makes */
     LAUNCH_NS = 2600,      /* of a product that is little */
     STEP_NS = 2200,        /* of a kernel behind it that is no more */
+    ALONE_NS = 1000,       /* of blocks beside which those of other kernels find no room */
 };
 
 /* One launch with its end, by the blocks of a cluster; larger ones meet longer. */
 static const int32_t start_ns[] = {2600, 3500, 3600, 3800};
+_Static_assert(1 << (MP_COUNT_OF(start_ns) - 1) == K_PAIR_SPLITS_MAX, "for each of them");
 
 /* Additions and multiplications that a multiprocessor makes in a nanosecond, of two bytes and of
  * four: the kernel, whose warps load operands for a few products each, and libraries. */
@@ -72,14 +76,16 @@ static int64_t busy_ns(int64_t bytes, int64_t products, int64_t of_ns, int64_t a
     return MP_MAX(bytes / BYTES_OF_NS, products / of_ns) + activated / ACTIVATIONS_OF_NS;
 }
 
-static int64_t together_ns(const mp_device_info *info, const mp_pair_size *s, int32_t rows,
-                           const mp_pair_args *a) {
+static int64_t together_ns(const mp_device_info *info, const mp_pair_size *s, int64_t rows,
+                           const mp_pair_args *a, int64_t held) {
+    enum { RESERVED = 1 << 10 /* bytes of each block */ };
+    const bool is_alone = 2 * (held + RESERVED) > (int64_t)info->shared_bytes_max + RESERVED;
     const int64_t blocks = MP_CEIL_DIV(s->rows, rows) << a->splits_log;
     const int64_t weights = (s->from + s->to) * a->share;
     const int64_t results = rows * s->to >> a->splits_log;
     const int64_t given = a->splits_log > 0 ? rows * s->to * (int64_t)sizeof(float) : 0;
     const int64_t bytes = (rows * s->from + weights + 2 * results) * s->size + given;
-    return start_ns[a->splits_log] +
+    return start_ns[a->splits_log] + (is_alone ? ALONE_NS : 0) +
            MP_CEIL_DIV(blocks, info->multiprocessors) *
                busy_ns(bytes, rows * weights, own_of_ns[s->size == 4], rows * a->share);
 }
@@ -105,32 +111,45 @@ static int64_t apart_ns(const mp_device_info *info, const mp_pair_size *s, int64
                   tiled_ns(info, s, k, n, activates, LARGE));
 }
 
+/* What two products and what is behind them take. */
+static int64_t products_ns(const mp_device_info *info, const mp_pair_size *s) {
+    return apart_ns(info, s, s->from, s->inner, true) + apart_ns(info, s, s->inner, s->to, false) +
+           s->steps * (int64_t)STEP_NS;
+}
+
+/* Whether there are such blocks and clusters, each of whose blocks has columns to make. */
+static bool fits(const mp_device_info *info, const mp_pair_size *s, int32_t rows,
+                 const mp_pair_args *a, int64_t held) {
+    const int64_t others = (INT64_C(1) << a->splits_log) - 1;
+    return s->to <= K_PAIR_OUTER_MAX(rows) && held <= (int64_t)info->shared_bytes_max &&
+           others < MP_MAX(info->cluster_blocks_max, 1) && others * a->share < s->inner;
+}
+
 bool mp_pair_cut(const mp_device_info *info, const mp_pair_size *s, mp_pair_args *a, int32_t *rows,
                  int64_t *held) {
     enum { SURE_NUM = 9, SURE_DEN = 10 }; /* of the time of two products: else not worth it */
-    int64_t best = 0;
+    enum { CUTS = MP_COUNT_OF(heights) * MP_COUNT_OF(widths) * MP_COUNT_OF(start_ns) };
+    const int64_t rows_max =
+        (int64_t)TURNS_MAX * heights[MP_COUNT_OF(heights) - 1] * info->multiprocessors;
     bool found = false;
-    if (info->arch < ARCH || !mp_pair_suits(s) || s->rows < ROWS_MIN ||
-        s->rows > (int64_t)TURNS_MAX * heights[MP_COUNT_OF(heights) - 1] * info->multiprocessors) {
+    if (info->arch < ARCH || !mp_pair_suits(s) || s->rows < ROWS_MIN || s->rows > rows_max) {
         return false;
     }
-    best = (apart_ns(info, s, s->from, s->inner, true) + apart_ns(info, s, s->inner, s->to, false) +
-            s->steps * (int64_t)STEP_NS) *
-           SURE_NUM / SURE_DEN;
-    for (size_t i = 0; i < MP_COUNT_OF(heights); i++) {
-        for (int32_t log = 0;
-             1 << log <= MP_MIN(K_PAIR_SPLITS_MAX, MP_MAX(info->cluster_blocks_max, 1)); log++) {
-            mp_pair_args cut = *a;
-            const int64_t bytes = mp_pair_lay_out(s, heights[i], log, &cut);
-            const int64_t ns = together_ns(info, s, heights[i], &cut);
-            if (s->to <= K_PAIR_OUTER_MAX(heights[i]) && bytes <= (int64_t)info->shared_bytes_max &&
-                ns < best) {
-                *a = cut;
-                *rows = heights[i];
-                *held = bytes;
-                best = ns;
-                found = true;
-            }
+    int64_t best = products_ns(info, s) * SURE_NUM / SURE_DEN;
+    for (size_t i = 0; i < CUTS; i++) {
+        mp_pair_args cut = *a;
+        const mp_pair_tile tile = {
+            .rows = heights[i % MP_COUNT_OF(heights)],
+            .part_max = widths[i / MP_COUNT_OF(heights) % MP_COUNT_OF(widths)],
+            .splits_log = (int32_t)(i / MP_COUNT_OF(heights) / MP_COUNT_OF(widths))};
+        const int64_t bytes = mp_pair_lay_out(s, tile, &cut);
+        const int64_t ns = together_ns(info, s, tile.rows, &cut, bytes);
+        if (fits(info, s, tile.rows, &cut, bytes) && ns < best) {
+            *a = cut;
+            *rows = tile.rows;
+            *held = bytes;
+            best = ns;
+            found = true;
         }
     }
     return found;

@@ -20,10 +20,14 @@ typedef struct mp_pair_size {
 /* Whether the kernel has so many columns, whatever the rows are. */
 bool mp_pair_suits(const mp_pair_size *size);
 
-/* Lays out what a block of so many rows holds, whose cluster has 2^`splits_log` blocks; bytes of
- * its shared memory. */
-int64_t mp_pair_lay_out(const mp_pair_size *size, int32_t rows, int32_t splits_log,
-                        mp_pair_args *a);
+/* Rows of a block; blocks of a cluster, as a power of two; columns between the products that a
+ * block makes at a time, at most. */
+typedef struct mp_pair_tile {
+    int32_t rows, splits_log, part_max;
+} mp_pair_tile;
+
+/* Lays out what a block holds; bytes of its shared memory. */
+int64_t mp_pair_lay_out(const mp_pair_size *size, mp_pair_tile tile, mp_pair_args *a);
 
 /* Fills in how it is cut, and `*rows` of a block and `*held`, bytes of its shared memory. False
  * where the device cannot, or two products are taken to be sooner. */
