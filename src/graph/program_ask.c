@@ -23,6 +23,8 @@ enum {
     LOST_MOST = 63,
 };
 
+/* ---- the list ---- */
+
 mp_status mp_draft_read(mp_draft *draft, mp_program_read read) {
     mp_program *program = draft->program;
     if (program->read_count == program->read_capacity) {
@@ -40,15 +42,16 @@ mp_status mp_draft_read(mp_draft *draft, mp_program_read read) {
     return MP_OK;
 }
 
+/* ---- what is found out ---- */
+
 typedef struct asking {
     mp_draft *draft;
-    bool *passes;    /* by node: the host can compute it from its inputs; owned, as all here */
-    bool *covered;   /* by value: it follows from what those that are asked for follow from */
-    bool *within;    /* by value: what is wanted on the host follows from it */
-    bool *is_read;   /* by value */
-    bool *is_needed; /* by value: on the device, in this segment */
-    unsigned char
-        *lost; /* by value: nodes that lose something of it, on the way to what is wanted */
+    bool *passes;        /* by node: the host can compute it from its inputs; owned, as all here */
+    bool *covered;       /* by value: it follows from what those that are asked for follow from */
+    bool *within;        /* by value: what is wanted on the host follows from it */
+    bool *is_read;       /* by value */
+    bool *is_needed;     /* by value: on the device, in this segment */
+    unsigned char *lost; /* by value: nodes that lose some of it, on the way to what is wanted */
     mp_cut cut;
 } asking;
 
