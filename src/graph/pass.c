@@ -51,6 +51,7 @@ static const char *names_like(char letter, char *text, size_t size) {
 /* What the words say. */
 typedef struct wish {
     bool left_out[WORDS], forced[WORDS]; /* of passes, and of clusters */
+    bool as_on_gpu;
     int64_t most;
 } wish;
 
@@ -63,6 +64,10 @@ static mp_status read_word(const char *word, size_t length, wish *out) {
     text[length] = '\0';
     if (text[0] == '=') {
         return mp_parse_int("the number of rewrites", text + 1, 0, INT64_MAX, &out->most);
+    }
+    if (strcmp(text, "gpu") == 0) {
+        out->as_on_gpu = true;
+        return MP_OK;
     }
     const bool forced = text[0] == '+', has_sign = forced || text[0] == '-';
     const int found = has_sign ? find(text + 1, length - 1) : -1;
@@ -91,6 +96,7 @@ static mp_status read_words(const char *words, wish *out) {
 mp_status mp_passes_run(mp_graph *graph, const char *words, int64_t *done) {
     wish wanted = {.most = INT64_MAX};
     MP_TRY(read_words(words, &wanted));
+    graph->prefers_last = graph->prefers_last || wanted.as_on_gpu;
     graph->has_clusters = !wanted.left_out[CLUSTER];
     graph->has_row_clusters = !wanted.left_out[ROW_CLUSTER];
     mp_rewrites rewrites = {.done = *done, .most = wanted.most};

@@ -16,6 +16,12 @@ TEST(graph_pass_pair_products) {
           ROWS
           "y = millpond.MatMulPair-1 (x, v, a, w, b) \"first+second\" activation=\"Gelu\"\n" ALL,
           1);
+    /* on other devices than a GPU only if it is asked for */
+    LEFT_ALONE(NULL, ROWS FIRST SECOND ALL);
+    check("gpu", ROWS FIRST SECOND ALL,
+          ROWS
+          "y = millpond.MatMulPair-1 (x, v, a, w, b) \"first+second\" activation=\"Gelu\"\n" ALL,
+          1);
     /* without biases, and with the activation's numbers */
     check(PAIR,
           BARE "h = millpond.MatMulBias-1 (x, v) \"first\" activation=\"Swish\" "

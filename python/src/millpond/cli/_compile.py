@@ -26,7 +26,7 @@ from millpond.cli._show import Show
 ARCHS_MAX = 128  # CUDA_ARCHS_MAX in src/device/cuda/cuda_jit.h
 ARCH = re.compile(r"(?:sm_)?([0-9]{2,3})")
 COUNTS = ("all", "ready", "cached", "compiled", "failed")
-AS_ON_A_GPU = "+channels_last,+channel_packs"  # what a GPU's graphs are rewritten by and the emulated device's are not
+AS_ON_A_GPU = "gpu"  # the graphs are rewritten as a GPU's are, not as the emulated device's
 
 
 class Counts(ctypes.Structure):
