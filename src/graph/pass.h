@@ -6,8 +6,8 @@
  * (mp_graph_absorb). Which passes run is said by words: "-bias" leaves one out, "+channels_last"
  * runs one though this device gains nothing by it, "gpu" has the graph rewritten as a GPU's is,
  * "=12" stops after so many rewrites in all, so that a wrong result can be traced to one rewrite by
- * halving. "-cluster" is no pass: programs of the graph then join no element-wise nodes (cluster.h);
- * nor is "-row_cluster", without reductions among them.
+ * halving. "-cluster" is no pass: programs of the graph then join no element-wise nodes
+ * (cluster.h); nor is "-row_cluster", without reductions among them.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_GRAPH_PASS_H
 #define MP_GRAPH_PASS_H
