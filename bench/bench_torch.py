@@ -133,6 +133,14 @@ def show(row):
     print(f"{row['model']:28s}", *figures, flush=True)
 
 
+def save(result, args):
+    ratios = [math.log(row["ratio"]) for row in result["results"] if "ratio" in row]
+    if ratios:
+        result["geometric_mean"] = round(math.exp(sum(ratios) / len(ratios)), 3)
+        print(f"geometric mean of {len(ratios)} ratios: {result['geometric_mean']}")
+    machine.save(result, f"torch-{args.name or machine.file_name(result['device'])}", args.out)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nets", required=True, help="folder of the networks of nets.py")
@@ -160,11 +168,7 @@ def main():
             for row in measured(args, some, folder):
                 result["results"].append(row)
                 show(row)
-    ratios = [math.log(row["ratio"]) for row in result["results"] if "ratio" in row]
-    if ratios:
-        result["geometric_mean"] = round(math.exp(sum(ratios) / len(ratios)), 3)
-        print(f"geometric mean of {len(ratios)} ratios: {result['geometric_mean']}")
-    machine.save(result, f"torch-{args.name or machine.file_name(result['device'])}", args.out)
+            save(result, args)  # so far
     return None
 
 

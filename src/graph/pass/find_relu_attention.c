@@ -4,7 +4,7 @@
  *     p = relu(q) x (relu(k)^T x v and a column of ones);   first columns / (last one + epsilon)
  *
  * becomes one operator (op/attention/relu_attention.c), which reads the image with its channels
- * last, or the two that a Concat made it of.
+ * last, or the two that a Concat made it of. Halves may be floats from the products to the result.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
@@ -45,6 +45,12 @@ static int32_t before(const mp_graph *graph, int32_t value, const char *name) {
     return n != MP_NO_NODE ? graph->nodes[n].in[0] : MP_NO_VALUE;
 }
 
+/* What `value` was before it became floats, or itself. */
+static int32_t before_floats(const mp_graph *graph, int32_t value) {
+    const int32_t n = mp_graph_maker(graph, value, "Cast");
+    return n != MP_NO_NODE && mp_graph_type(graph, value) == MP_F32 ? graph->nodes[n].in[0] : value;
+}
+
 /* What a Pad puts a last column of ones behind. */
 static int32_t before_ones(const mp_graph *graph, int32_t value) {
     const int32_t n = mp_graph_maker(graph, value, "Pad");
@@ -77,9 +83,10 @@ static bool find_products(const mp_graph *graph, int32_t result, linear *l) {
     if (first == MP_NO_NODE) {
         return false;
     }
-    const int32_t query = before(graph, graph->nodes[second].in[0], "Relu");
-    const int32_t key = before(graph, graph->nodes[first].in[0], "Relu");
-    const int32_t value = before_ones(graph, graph->nodes[first].in[1]);
+    const mp_vertex *of_keys = &graph->nodes[first];
+    const int32_t query = before(graph, before_floats(graph, graph->nodes[second].in[0]), "Relu");
+    const int32_t key = before(graph, before_floats(graph, of_keys->in[0]), "Relu");
+    const int32_t value = before_ones(graph, before_floats(graph, of_keys->in[1]));
     if (key == MP_NO_VALUE || !mp_cut_read(graph, key, &cut) ||
         mp_graph_rank(graph, cut.of) != RANK) {
         return false;
@@ -145,7 +152,9 @@ static bool find_images(const mp_graph *graph, linear *l) {
 
 /* The result as an image with its channels last, which alone is made of what node `n` makes. */
 static int32_t find_last(const mp_graph *graph, int32_t n, const linear *l) {
-    const int32_t t = mp_graph_reader(graph, graph->nodes[n].out[0], "Transpose");
+    const int32_t cast = mp_graph_reader(graph, graph->nodes[n].out[0], "Cast");
+    const int32_t halves = cast != MP_NO_NODE ? cast : n;
+    const int32_t t = mp_graph_reader(graph, graph->nodes[halves].out[0], "Transpose");
     const int32_t r = mp_graph_turns(graph, t, turned, RANK)
                           ? mp_graph_reader(graph, graph->nodes[t].out[0], "Reshape")
                           : MP_NO_NODE;
@@ -153,6 +162,7 @@ static int32_t find_last(const mp_graph *graph, int32_t n, const linear *l) {
     const int32_t last = r != MP_NO_NODE ? mp_graph_reader(graph, image, "Transpose") : MP_NO_NODE;
     const bool fits =
         mp_graph_turns(graph, last, to_last, RANK) && mp_graph_rank(graph, image) == RANK &&
+        mp_graph_type(graph, image) == mp_graph_type(graph, l->image) &&
         mp_graph_dim(graph, image, 1) == mp_graph_dim(graph, l->lines, HEADS) * l->size &&
         mp_graph_dim(graph, image, 2) == l->height && mp_graph_dim(graph, image, 3) == l->width;
     return fits && mp_graph_same_guard(graph, n, last) ? last : MP_NO_NODE;
