@@ -31,6 +31,7 @@ TEST(graph_pass_find_excitation) {
                "q = com.ms.internal.nhwc.Conv-11 (p, v)\n"
                "y = com.ms.internal.nhwc.Conv-11 (q, w)\noutput y\n");
     LEFT_ALONE(NULL, GATED "output g\n");
+    check("gpu", GATED "output g\n", WEIGHTS EXCITED("g", "", "") "output g\n", 1);
 }
 
 TEST(graph_pass_find_excitation_of_images) {

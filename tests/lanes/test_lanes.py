@@ -19,7 +19,6 @@ C_FLAGS = ["-std=gnu11", "-O1", "-g", "-w", *INCLUDES]
 PLANS = {
     "stem.cpp": ["op/linear/conv_stem_cut.c", "op/core/shape.c", "base/dtype.c", "base/escape.c", "base/status.c"],
     "excite.cpp": ["op/linear/squeeze_excite_cut.c"],
-    "matmul_pair.cpp": ["op/linear/matmul_pair_cut.c"],
 }
 # What writes the texts of fused kernels, and what some of them compute: its number, how inputs are read, terms.
 WRITER = [*(f"op/fused/{name}.c" for name in ("expression", "expression_text", "function", "fused_row_source",
@@ -150,8 +149,6 @@ PROGRAMS = {
        for rows, columns, split, high, wide, piece in BYTES},
     **{f"shuffle_end_{each}": ("shuffle_end.cpp", "shuffle_end", {}, ["K_T0=f32", f"K_EACH={each}"])
        for each in (2, 4)},
-    **{f"matmul_pair_{rows}_{word}": ("matmul_pair.cpp", "matmul_pair", {}, [f"K_T0={word}", f"K_ROWS={rows}"])
-       for rows, word in ((64, "f32"), (32, "f16"), (64, "bf16"))},
     **{f"excite_{word}": ("excite.cpp", "squeeze_excite", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},
     **{f"rows_mma_{rows}_{columns}_{turned}_{word}":
        ("rows_mma.cpp", "rows_mma", {}, [f"K_T0={word}", f"K_ROWS={rows}", f"K_COLUMNS={columns}",

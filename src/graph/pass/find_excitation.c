@@ -8,7 +8,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
-#include "graph/pass/pixels.h"
 #include "op/core/channels.h"
 
 #include <stdio.h>
@@ -28,7 +27,11 @@ static bool is_in(const mp_vertex *v, const char *domain, const char *name) {
 
 /* A convolution of single pixels by constants, without a residual: a product. */
 static bool is_product(const mp_graph *graph, const mp_vertex *v) {
-    const bool fits = mp_is_of_pixels(v) && v->in_count <= RESIDUAL;
+    const bool fits =
+        (is_in(v, MP_NHWC_DOMAIN, "Conv") || is_in(v, MP_OWN_NHWC_DOMAIN, "FusedConv")) &&
+        v->in_count <= RESIDUAL && mp_node_int(&v->node, "group", 1) == 1 &&
+        mp_node_ints_are(&v->node, "pads", 0) && mp_node_ints_are(&v->node, "strides", 1) &&
+        strcmp(mp_node_string(&v->node, "auto_pad", "NOTSET"), "NOTSET") == 0;
     for (int i = W; fits && i < v->in_count; i++) {
         if (v->in[i] != MP_NO_VALUE && mp_graph_constant(graph, v->in[i]) == NULL) {
             return false;

@@ -101,13 +101,25 @@ static mp_status plan_one_b(mp_planner *p, mp_dtype dtype, const mp_product *x, 
     return plan_active(p, &gemm, operands, activation);
 }
 
+/* The numbers of an activation, as FusedGemm has them. */
+static mp_status read_activation(const mp_planner *p, mp_activation_choice *out) {
+    static const char *const names[] = {"activation_alpha", "activation_beta"};
+    float params[MP_COUNT_OF(names)];
+    size_t count = 0;
+    while (count < MP_COUNT_OF(names) && mp_node_attr(p->node, names[count]) != NULL) {
+        params[count] = mp_node_float(p->node, names[count], 0);
+        count++;
+    }
+    return mp_activation_read(mp_node_string(p->node, "activation", NULL), params, count, out);
+}
+
 /* x, B, a bias or none. */
 static mp_status plan_matmul_bias(mp_planner *p) {
     const mp_dtype dtype = p->in[0].type;
     const mp_tensor *bias = mp_plan_in(p, 2);
     mp_activation_choice activation;
     mp_product x;
-    MP_TRY(mp_activation_of(p->node, &activation));
+    MP_TRY(read_activation(p, &activation));
     MP_TRY(mp_product_read(&p->in[0].shape, &p->in[1].shape, &x));
     if (mp_shape_count(&x.b_batch) != 1 || (bias != NULL && mp_shape_count(&bias->shape) != x.n)) {
         char matrix[MP_SHAPE_TEXT];
@@ -254,7 +266,7 @@ static mp_status plan_gemm(mp_planner *p) {
 
 static mp_status plan_fused_gemm(mp_planner *p) {
     mp_activation_choice activation;
-    MP_TRY(mp_activation_of(p->node, &activation));
+    MP_TRY(read_activation(p, &activation));
     return plan_gemm_with(p, &activation);
 }
 

@@ -61,17 +61,6 @@ mp_status mp_activation_read(const char *name, const float *params, size_t count
                    name);
 }
 
-mp_status mp_activation_of(const mp_node *node, mp_activation_choice *out) {
-    static const char *const names[] = {"activation_alpha", "activation_beta"};
-    float params[MP_COUNT_OF(names)];
-    size_t count = 0;
-    while (count < MP_COUNT_OF(names) && mp_node_attr(node, names[count]) != NULL) {
-        params[count] = mp_node_float(node, names[count], 0);
-        count++;
-    }
-    return mp_activation_read(mp_node_string(node, "activation", NULL), params, count, out);
-}
-
 mp_status mp_plan_activation(mp_planner *p, const mp_activation_choice *activation, mp_dtype type,
                              mp_ref out, int64_t count) {
     return activation->word == NULL || count == 0

@@ -17,9 +17,6 @@ typedef struct mp_activation_choice {
 mp_status mp_activation_read(const char *name, const float *params, size_t count,
                              mp_activation_choice *out);
 
-/* The one that a product has as attributes: activation, and its numbers as FusedGemm has them. */
-mp_status mp_activation_of(const mp_node *node, mp_activation_choice *out);
-
 /* out = activation(out), of `count` elements; nothing for none. */
 mp_status mp_plan_activation(mp_planner *p, const mp_activation_choice *activation, mp_dtype type,
                              mp_ref out, int64_t count);
