@@ -170,7 +170,8 @@ def kinds():
     return rates({"networks": "kinds of transformers and torchvision, float16", "timm": "kinds of timm, float16",
                   "detectors": "torchvision's detectors, float32 and float16",
                   "written": "kinds that these have not, float32 and float16",
-                  "dynamo": "as torch's newer exporter writes them, float16"})
+                  "dynamo": "as torch's newer exporter writes them, float16",
+                  "bf16": "encoders and decoders in bfloat16"})
 
 
 def peaks_of_four():
