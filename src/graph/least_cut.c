@@ -22,27 +22,27 @@ static int32_t exit_of(int32_t point) {
 }
 
 /* All sources begin in one place, and all sinks end in one. */
-static int32_t begin(const mp_cut *cut) {
+static int32_t begin(const mp_least_cut *cut) {
     return 2 * cut->points;
 }
 
-static int32_t end(const mp_cut *cut) {
+static int32_t end(const mp_least_cut *cut) {
     return 2 * cut->points + 1;
 }
 
-static size_t place_count(const mp_cut *cut) {
+static size_t place_count(const mp_least_cut *cut) {
     return 2 * (size_t)cut->points + 2;
 }
 
 /* ---- life ---- */
 
-mp_status mp_cut_open(mp_cut *cut, int32_t points) {
-    *cut = (mp_cut){.points = points};
+mp_status mp_least_cut_open(mp_least_cut *cut, int32_t points) {
+    *cut = (mp_least_cut){.points = points};
     cut->first = malloc(place_count(cut) * sizeof *cut->first);
     cut->way = malloc(place_count(cut) * sizeof *cut->way);
     cut->queue = malloc(place_count(cut) * sizeof *cut->queue);
     if (cut->first == NULL || cut->way == NULL || cut->queue == NULL) {
-        mp_cut_close(cut);
+        mp_least_cut_close(cut);
         return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to cut a graph");
     }
     memset(cut->first, 0xff, place_count(cut) * sizeof *cut->first);
@@ -50,22 +50,22 @@ mp_status mp_cut_open(mp_cut *cut, int32_t points) {
     return MP_OK;
 }
 
-void mp_cut_close(mp_cut *cut) {
+void mp_least_cut_close(mp_least_cut *cut) {
     free(cut->arcs);
     free(cut->first);
     free(cut->way);
     free(cut->queue);
-    *cut = (mp_cut){.points = 0};
+    *cut = (mp_least_cut){.points = 0};
 }
 
 /* ---- building ---- */
 
-static void put(mp_cut *cut, int32_t from, int32_t to, int64_t left) {
-    cut->arcs[cut->count] = (mp_cut_arc){.to = to, .next = cut->first[from], .left = left};
+static void put(mp_least_cut *cut, int32_t from, int32_t to, int64_t left) {
+    cut->arcs[cut->count] = (mp_least_cut_arc){.to = to, .next = cut->first[from], .left = left};
     cut->first[from] = (int32_t)cut->count++;
 }
 
-static mp_status add(mp_cut *cut, int32_t from, int32_t to, int64_t room) {
+static mp_status add(mp_least_cut *cut, int32_t from, int32_t to, int64_t room) {
     if (cut->count > INT32_MAX / 2 ||
         !mp_grow(&cut->arcs, cut->count + 2, &cut->capacity, sizeof *cut->arcs)) {
         return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to cut a graph");
@@ -75,19 +75,19 @@ static mp_status add(mp_cut *cut, int32_t from, int32_t to, int64_t room) {
     return MP_OK;
 }
 
-mp_status mp_cut_weigh(mp_cut *cut, int32_t point, int64_t weight) {
+mp_status mp_least_cut_weigh(mp_least_cut *cut, int32_t point, int64_t weight) {
     return add(cut, entry(point), exit_of(point), weight);
 }
 
-mp_status mp_cut_lead(mp_cut *cut, int32_t from, int32_t to) {
+mp_status mp_least_cut_lead(mp_least_cut *cut, int32_t from, int32_t to) {
     return add(cut, exit_of(from), entry(to), endless);
 }
 
-mp_status mp_cut_source(mp_cut *cut, int32_t point) {
+mp_status mp_least_cut_source(mp_least_cut *cut, int32_t point) {
     return add(cut, begin(cut), entry(point), endless);
 }
 
-mp_status mp_cut_sink(mp_cut *cut, int32_t point) {
+mp_status mp_least_cut_sink(mp_least_cut *cut, int32_t point) {
     return add(cut, exit_of(point), end(cut), endless);
 }
 
@@ -95,7 +95,7 @@ mp_status mp_cut_sink(mp_cut *cut, int32_t point) {
 
 /* Goes from the begin to all places that can be reached, or as far as the end: their number, in the
  * queue, of which each has its way. */
-static int32_t reach(mp_cut *cut) {
+static int32_t reach(mp_least_cut *cut) {
     int32_t count = 0;
     cut->queue[count++] = begin(cut);
     for (int32_t i = 0; i < count && cut->way[end(cut)] == NONE; i++) {
@@ -111,7 +111,7 @@ static int32_t reach(mp_cut *cut) {
 }
 
 /* Along the way to the end goes as much as there is room for. */
-static void push(mp_cut *cut) {
+static void push(mp_least_cut *cut) {
     int64_t most = endless;
     for (int32_t at = end(cut); at != begin(cut); at = cut->arcs[cut->way[at] ^ 1].to) {
         const int64_t left = cut->arcs[cut->way[at]].left;
@@ -123,11 +123,11 @@ static void push(mp_cut *cut) {
     }
 }
 
-static bool is_reached(const mp_cut *cut, int32_t place) {
+static bool is_reached(const mp_least_cut *cut, int32_t place) {
     return cut->way[place] != NONE;
 }
 
-void mp_cut_find(mp_cut *cut, bool *is_cut) {
+void mp_least_cut_find(mp_least_cut *cut, bool *is_cut) {
     for (int32_t count = reach(cut); is_reached(cut, end(cut)); count = reach(cut)) {
         push(cut);
         for (int32_t i = 0; i < count; i++) {

@@ -52,7 +52,7 @@ typedef struct asking {
     bool *is_read;       /* by value */
     bool *is_needed;     /* by value: on the device, in this segment */
     unsigned char *lost; /* by value: nodes that lose some of it, on the way to what is wanted */
-    mp_cut cut;
+    mp_least_cut cut;
 } asking;
 
 /* ---- nodes ---- */
@@ -186,7 +186,7 @@ static mp_status want(asking *a, int32_t value) {
         return MP_OK;
     }
     a->within[value] = true;
-    return mp_cut_sink(&a->cut, value);
+    return mp_least_cut_sink(&a->cut, value);
 }
 
 static mp_status want_all(asking *a) {
@@ -226,7 +226,7 @@ static mp_status lead(asking *a, const mp_vertex *v) {
     for (int i = 0; i < v->in_count; i++) {
         for (int o = 0; o < v->out_count && is_unknown(a->draft, v->in[i]); o++) {
             if (v->out[o] != MP_NO_VALUE) {
-                MP_TRY(mp_cut_lead(&a->cut, v->in[i], v->out[o]));
+                MP_TRY(mp_least_cut_lead(&a->cut, v->in[i], v->out[o]));
             }
         }
     }
@@ -237,8 +237,8 @@ static mp_status weigh(asking *a, int32_t value) {
     const mp_tensor *tensor = &a->draft->tensors[value];
     size_t bytes = 0;
     MP_TRY(mp_shape_bytes(&tensor->shape, tensor->type, &bytes));
-    MP_TRY(mp_cut_weigh(&a->cut, value, (int64_t)bytes * BYTE_WEIGHT + a->lost[value]));
-    return is_computed(a, value) ? MP_OK : mp_cut_source(&a->cut, value);
+    MP_TRY(mp_least_cut_weigh(&a->cut, value, (int64_t)bytes * BYTE_WEIGHT + a->lost[value]));
+    return is_computed(a, value) ? MP_OK : mp_least_cut_source(&a->cut, value);
 }
 
 static mp_status find_reads(asking *a) {
@@ -258,7 +258,7 @@ static mp_status find_reads(asking *a) {
             MP_TRY(weigh(a, i));
         }
     }
-    mp_cut_find(&a->cut, a->is_read);
+    mp_least_cut_find(&a->cut, a->is_read);
     return MP_OK;
 }
 
@@ -350,13 +350,13 @@ static mp_status open_asking(asking *a, mp_draft *draft) {
                   .lost = calloc(values, 1)};
     return a->passes != NULL && a->covered != NULL && a->within != NULL && a->is_read != NULL &&
                    a->is_needed != NULL && a->lost != NULL
-               ? mp_cut_open(&a->cut, draft->graph->value_count)
+               ? mp_least_cut_open(&a->cut, draft->graph->value_count)
                : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to plan a graph of %d nodes",
                          (int)draft->graph->node_count);
 }
 
 static void close_asking(asking *a) {
-    mp_cut_close(&a->cut);
+    mp_least_cut_close(&a->cut);
     free(a->passes);
     free(a->covered);
     free(a->within);

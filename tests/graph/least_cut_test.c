@@ -12,14 +12,14 @@ typedef struct ways {
     int64_t weight[POINTS];
 } ways;
 
-static mp_status build(const ways *w, mp_cut *cut) {
-    MP_TRY(mp_cut_open(cut, POINTS));
+static mp_status build(const ways *w, mp_least_cut *cut) {
+    MP_TRY(mp_least_cut_open(cut, POINTS));
     for (int32_t p = 0; p < POINTS; p++) {
-        MP_TRY(mp_cut_weigh(cut, p, w->weight[p]));
-        MP_TRY(w->is_source[p] ? mp_cut_source(cut, p) : MP_OK);
-        MP_TRY(w->is_sink[p] ? mp_cut_sink(cut, p) : MP_OK);
+        MP_TRY(mp_least_cut_weigh(cut, p, w->weight[p]));
+        MP_TRY(w->is_source[p] ? mp_least_cut_source(cut, p) : MP_OK);
+        MP_TRY(w->is_sink[p] ? mp_least_cut_sink(cut, p) : MP_OK);
         for (int32_t q = p + 1; q < POINTS; q++) {
-            MP_TRY(w->leads[p][q] ? mp_cut_lead(cut, p, q) : MP_OK);
+            MP_TRY(w->leads[p][q] ? mp_least_cut_lead(cut, p, q) : MP_OK);
         }
     }
     return MP_OK;
@@ -52,7 +52,7 @@ TEST(least_cut_is_the_least) {
     uint64_t state = 7;
     for (int round = 0; round < 400; round++) {
         ways w;
-        mp_cut cut;
+        mp_least_cut cut;
         bool is_cut[POINTS];
         unsigned found = 0;
         for (int p = 0; p < POINTS; p++) {
@@ -64,8 +64,8 @@ TEST(least_cut_is_the_least) {
             }
         }
         CHECK_OK(build(&w, &cut));
-        mp_cut_find(&cut, is_cut);
-        mp_cut_close(&cut);
+        mp_least_cut_find(&cut, is_cut);
+        mp_least_cut_close(&cut);
         for (int p = 0; p < POINTS; p++) {
             found |= is_cut[p] ? 1u << p : 0;
         }
@@ -79,7 +79,7 @@ TEST(least_cut_is_the_least) {
 /* Of a chain of equal points the first. */
 TEST(least_cut_is_next_to_the_sources) {
     ways w = {.is_source = {true}, .is_sink = {[POINTS - 1] = true}};
-    mp_cut cut;
+    mp_least_cut cut;
     bool is_cut[POINTS];
     for (int p = 0; p < POINTS; p++) {
         w.weight[p] = 5;
@@ -88,8 +88,8 @@ TEST(least_cut_is_next_to_the_sources) {
         }
     }
     CHECK_OK(build(&w, &cut));
-    mp_cut_find(&cut, is_cut);
-    mp_cut_close(&cut);
+    mp_least_cut_find(&cut, is_cut);
+    mp_least_cut_close(&cut);
     for (int p = 0; p < POINTS; p++) {
         CHECK_EQ_INT(is_cut[p], p == 0);
     }
