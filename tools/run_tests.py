@@ -134,8 +134,8 @@ class Amounts:
     versions: tuple = ("--sample", "24")  # for test_versions.py
 
 
-SOME = Amounts(seeds=1, operations=300_000, hostile=120, graphs=20, kernels=("--sample", "40"),
-               cases_again=16, operators=3, cases=2, faults=4, graphs_again=10)
+SOME = Amounts(seeds=1, operations=300_000, hostile=100, graphs=18, kernels=("--sample", "40"),
+               cases_again=20, operators=4, cases=2, faults=4, graphs_again=9)
 ON_GPU = dataclasses.replace(SOME, hostile=300, graphs=40, cases_again=6, operators=1, cases=1, faults=1)
 WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
                 cases_again=1, graphs_again=200)
