@@ -90,7 +90,7 @@ def islands():
             found.setdefault(row["model"], {})[row["way"]] = row.get("ms")
     rows = [[f"{model}, {first[model]}" if first[model] else model, *(milliseconds(times.get(way)) for way in ways)]
             for model, times in found.items()]
-    return table(["model", "by default", "node by node", "as a graph of the user's"], rows)
+    return table(["model", "by default", "node by node", "as a graph captured by the user"], rows)
 
 
 def milliseconds(value):
@@ -99,12 +99,12 @@ def milliseconds(value):
 
 def providers():
     """Each model by default, and by each way of ONNX Runtime's CUDA provider."""
-    ways = {"here": "default", "CUDA provider": "plain", "channels last": "nhwc", "as a graph": "graph"}
+    ways = {"Millpond": "default", "CUDA provider": "plain", "channels last": "nhwc", "as a graph": "graph"}
     rows = [[", ".join(filter(None, (row["model"], row["label"]))),
-             *(milliseconds(row.get(way, {}).get("ms")) for way in ways.values()), milliseconds(row.get("cpu_ms")),
+             *(milliseconds(row.get(way, {}).get("ms")) for way in ways.values()),
              number(1 / row["ratio"]) if "ratio" in row else "-"]
             for row in load("in-tree")["rows"]]
-    return table(["model", *ways, "CPU provider", "times as fast as the best"], rows)
+    return table(["model", *ways, "times as fast as the fastest of these"], rows)
 
 
 def compiled():
@@ -112,7 +112,7 @@ def compiled():
     rows = [[row["model"], milliseconds(row["ms"]), milliseconds(min(row["torch_ms"], row["unguarded_ms"])),
              number(row["ratio"]), number(row["first_s"]), number(row["compile_s"])]
             for row in load("torch")["results"] if "ratio" in row]
-    return table(["", "here, ms", "torch.compile", "time, of its", "a session's first result, s", "compiling, s"], rows)
+    return table(["", "Millpond, ms", "torch.compile", "ratio", "a session's first result, s", "compiling, s"], rows)
 
 
 def first():
@@ -120,19 +120,20 @@ def first():
     rows = [[row["model"], *(figure for way in ("cold", "in-tree")
                              for figure in (number(row[way]["first_s"]), f"{row[way]['mib']:,.0f}"))]
             for row in load("first")["rows"]]
-    return table(["", "here, s", "MiB", "CUDA provider, s", "MiB"], rows)
+    return table(["", "Millpond, s", "MiB", "CUDA provider, s", "MiB"], rows)
 
 
 def calls():
     """Sessions as programs call them, by default options, beside the ordinary runs of ONNX Runtime's CUDA provider."""
-    kinds = {"arrays": "values in NumPy", "threads": "the same from four threads", "batches": "2 to 64 images, bound"}
+    kinds = {"arrays": "NumPy arrays", "threads": "the same from four threads",
+             "batches": "2 to 64 images, bound on the device"}
     rows = [[f"{what}, {len(load(f'in-tree-{kind}')['rows'])} rows", "", "",
              number(load(f"in-tree-{kind}")["geometric_mean"])] for kind, what in kinds.items()]
     for row in load("in-tree-sizes")["rows"]:
-        for what, figure, ratio in (("sizes that come again", "ms", "ratio"), ("new ones", "new_ms", "new_ratio")):
+        for what, figure, ratio in (("repeated sizes", "ms", "ratio"), ("new sizes", "new_ms", "new_ratio")):
             rows.append([f"{row['model'].replace('_open', '')}, {what}", number(row["default"][figure]),
                          number(row["plain"][figure]), f"{row[ratio]:.3f}" if row[ratio] < 0.1 else number(row[ratio])])
-    return table(["", "here, ms a run", "CUDA provider", "time, of its"], rows)
+    return table(["", "Millpond, ms a run", "CUDA provider", "ratio"], rows)
 
 
 def quantized():
@@ -141,7 +142,7 @@ def quantized():
     rows = [[row["model"], milliseconds(row["default"]["ms"]), milliseconds(row["plain"]["ms"]),
              f"{row['ratio']:.3f}", milliseconds(floats.get(row["model"].rpartition("_")[0] + "_f32"))]
             for row in load("in-tree-quantized")["rows"]]
-    return table(["", "here, ms", "CUDA provider", "time, of its", "float32 here"], rows)
+    return table(["", "Millpond, ms", "CUDA provider", "ratio", "Millpond in float32"], rows)
 
 
 def rated(name):
@@ -154,7 +155,7 @@ def rated(name):
 
 
 def rates(tables):
-    return table(["", "rows", "time, of its", "slower by a twentieth", "the slowest"],
+    return table(["", "rows", "mean ratio", "rows above 1.05", "the slowest rows, by ratio"],
                  [[what, *rated(name)] for name, what in tables.items()])
 
 
@@ -169,8 +170,8 @@ def kinds():
     """Networks of further kinds beside the CUDA provider's better of an ordinary run and a graph."""
     return rates({"networks": "kinds of transformers and torchvision, float16", "timm": "kinds of timm, float16",
                   "detectors": "torchvision's detectors, float32 and float16",
-                  "written": "kinds that these have not, float32 and float16",
-                  "dynamo": "as torch's newer exporter writes them, float16",
+                  "written": "other kinds, float32 and float16",
+                  "dynamo": "exported by torch's newer exporter, float16",
                   "bf16": "encoders and decoders in bfloat16"})
 
 
@@ -189,20 +190,21 @@ def shared():
 def summary():
     """What it comes to, of each part."""
     in_tree, pair = load("in-tree"), pool_values()["pair", "256 B", "p50_ns"]
-    cases = sum("ratio" in row for row in in_tree["rows"])
+    cases = [row["model"] for row in in_tree["rows"] if "ratio" in row]
     own, one = peaks_of_four()
-    return table(["on one H200", "here", "beside it"], [
-        [f"{cases} models and networks: time, geometric mean, beside the best of ONNX Runtime's CUDA provider",
-         number(in_tree["geometric_mean"]), "1"],
-        ["allocate and free 256 bytes, beside cudaMallocAsync, ns", number(pair["millpond"][0]),
+    return table(["measured on an H200", "Millpond", "compared with"], [
+        [f"time of {len(set(cases))} models on {len(cases)} inputs, geometric mean, relative to the fastest mode of "
+         "ONNX Runtime's CUDA provider", number(in_tree["geometric_mean"]), "1"],
+        ["time to allocate and free 256 bytes, ns; compared with `cudaMallocAsync`", number(pair["millpond"][0]),
          number(pair["cuda-async"][0])],
-        ["GPU memory of Numba, CuPy, PyTorch and ONNX Runtime in one process, beside a pool each, MiB",
+        ["GPU memory of Numba, CuPy, PyTorch and ONNX Runtime in one process, MiB; compared with a pool for each",
          f"{one:,}", f"{own:,}"]])
 
 
 # ---- language models ----
 
-WAYS = {"here": "here", "here, a graph": "here graph", "CUDA provider": "peer", "the same, a graph": "peer graph"}
+WAYS = {"Millpond": "here", "Millpond, a graph": "here graph", "CUDA provider": "peer",
+        "CUDA provider, a graph": "peer graph"}
 
 
 def decoding(is_genai, title, figure, shown):
@@ -216,7 +218,7 @@ def decoding(is_genai, title, figure, shown):
         rows.append([f"{row['model']}, {row['label'].removeprefix('genai, ')}",
                      *(shown(each.get(figure)) for each in found), milliseconds(row["floor_ms"]),
                      number(min(ratios, default=None))])
-    return table([title, *WAYS, "at least, ms", "times as long here"], rows)
+    return table([title, *WAYS, "floor, ms", "Millpond / floor"], rows)
 
 
 def steps():
@@ -237,10 +239,11 @@ def size(count):
 
 def ranks():
     """An AllReduce of two ranks by what queues it, and the bytes of it that a rank sends in a second."""
-    ways = {"here": "millpond", "torch": "torch", "torch, a captured graph": "torch graph"}
+    ways = {"Millpond": "millpond", "torch": "torch", "torch, a captured graph": "torch graph"}
     rows = [[size(row["bytes"]), *(number(row[way]) for way in ways.values()), number(row["millpond rate"]),
              number(row["torch graph rate"])] for row in load("ranks")["sums"]["2"]]
-    return table(["of each rank", *(f"{way}, us" for way in ways), "here, GB/s", "captured, GB/s"], rows)
+    return table(["bytes of each rank", *(f"{way}, us" for way in ways), "Millpond, GB/s", "torch, captured, GB/s"],
+                 rows)
 
 
 def decoder_ranks():
@@ -249,13 +252,13 @@ def decoder_ranks():
     rows = [[f"{row['batch']} texts" if row["batch"] > 1 else "1 text", str(row["ranks"]), milliseconds(row["ms"]),
              milliseconds(row.get("graph_ms")), number(row["faster"])] for row in found["rows"]]
     return table([f"{found['model']}, {found['context']:,} tokens", "ranks", "ms a step", "as a graph",
-                  "times the tokens"], rows)
+                  "tokens, relative to one rank"], rows)
 
 
 def handed():
     ways = ("handle, kept", "handle", "through the host")
     rows = [[size(row["bytes"]), *(number(row[way]) for way in ways)] for row in load("ipc")["us"]]
-    return table(["us a round", "a handle that is kept open", "a handle", "through the host"], rows)
+    return table(["us a round", "a handle kept open", "a new handle", "a copy through the host"], rows)
 
 
 TABLES = {"summary": summary, "pool": pool, "islands": islands, "providers": providers, "compiled": compiled,

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = re.compile(r"^## From Python, in five lines$.*?^```python\n(.*?)^```", re.M | re.S)
+EXAMPLE = re.compile(r"^## From Python$.*?^```python\n(.*?)^```", re.M | re.S)
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 
