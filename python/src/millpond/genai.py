@@ -108,7 +108,7 @@ def config(
 
     options: of the provider, such as {"enable_cuda_graph": True}; docs/settings.md lists them. Those that the folder's
     genai_config.json has for "cuda" stay where the provider goes by the name CUDAExecutionProvider.
-    name: as for register(), which is called where it was not yet.
+    name: as for register(), which is called if necessary.
     Raises what register() raises, and RuntimeError where onnxruntime-genai cannot read the folder. An option that the
     provider does not have is an error of `onnxruntime_genai.Model`.
     """

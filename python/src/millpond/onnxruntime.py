@@ -168,21 +168,21 @@ def session(
     providers: Sequence[Any] = (),
     fall_back: bool = True,
 ) -> Session | Sharded:
-    """An onnxruntime.InferenceSession on the provider, which is registered where it is not yet.
+    """Makes an onnxruntime.InferenceSession on the provider, which is registered if necessary.
 
     model: a path, bytes, or an onnx.ModelProto.
     device: "auto" (the first), "cuda:1", "host", a number, or one of devices().
-    devices: "all", or a list of such; what comes back has a session on each, and its run() shares a batch out.
-    batch: the name of the dimension that is shared out; by default that of the first input that has one.
+    devices: "all", or a list of devices; the result has a session on each, and its run() splits a batch among them.
+    batch: the name of the dimension that is split; by default that of the first input that has one.
     options: of the provider, such as {"use_tf32": False}; docs/settings.md lists them.
     session_options: onnxruntime.SessionOptions, for this session only; with `devices` a function that makes them.
-    providers: others that come after this one and before the CPU's, as InferenceSession takes them.
-    fall_back: nodes that the provider cannot run do so on the CPU; without it such a node is an error. Arithmetic of
-        shapes, which the provider leaves to the CPU on purpose, is none.
-    Raises NotFoundError for a device that is not there, InvalidArgumentError for an option that the provider does not
-    have or cannot read, and for one of the pool ("arena.max_mem") that comes too late; UnsupportedError for nodes that
-    would fall back; OutOfMemoryError; and what InferenceSession raises: an error of the provider is not passed over by
-    a session on the CPU.
+    providers: other providers, after this one and before the CPU provider, as InferenceSession takes them.
+    fall_back: nodes that the provider cannot run do so on the CPU; without it such a node is an error. Shape
+        arithmetic, which the provider leaves to the CPU on purpose, is allowed in any case.
+    Raises NotFoundError for a missing device; InvalidArgumentError for an option that the provider does not have or
+    cannot read, and for one of the pool ("arena.max_mem") that comes too late; UnsupportedError for nodes that would
+    fall back; OutOfMemoryError; and what InferenceSession raises. An error of the provider is raised, and does not
+    lead to a session on the CPU.
     """
     if devices is not None:
         if device != "auto":

@@ -154,7 +154,7 @@ class Models:
         a row, each fed by the outputs of the one before, which stay on the device.
         inputs: arrays of the host or of the device. NumPy arrays in C order and of the model's type are read where they
         lie, read-only ones too; others, and lists, are converted first.
-        Raises NotFoundError for a model that there is not, and what `millpond.onnxruntime.run` raises.
+        Raises NotFoundError for an unknown model, and what `millpond.onnxruntime.run` raises.
         """
         return _run_row(self._row(name), inputs, outputs)
 
@@ -210,7 +210,7 @@ class Models:
         """Bounds all pools of this process to a part of the device's memory; gives the bytes.
 
         For processes that share a GPU, which nothing else keeps from taking it all. A limit that is lower already
-        (MILLPOND_LIMIT) stays. Raises InvalidArgumentError for a part that is none.
+        (MILLPOND_LIMIT) stays. Raises InvalidArgumentError for an invalid part.
         """
         if not 0 < fraction <= 1:
             raise InvalidArgumentError(f"a fraction of {fraction!r} of the memory cannot be; it is above 0 and up to 1")
@@ -222,7 +222,7 @@ class Models:
         return before
 
     def close(self) -> None:
-        """Lets go of all models and pools. Runs that have begun end as ever."""
+        """Releases all models and pools. Runs that have begun still finish."""
         with self._loading:
             self._models, self._probe = {}, None
             self._pools = {}

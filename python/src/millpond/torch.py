@@ -276,7 +276,7 @@ def record_use(tensor: Any, stream: Stream) -> None:
         return
     handle = stream if isinstance(stream, int) or stream is None else stream.__cuda_stream__()[1]
     if handle is None:
-        raise ValueError("record_use needs a stream; None is none")
+        raise ValueError("record_use needs a stream, not None")
     try:
         owner = pool(tensor.device)
         block = owner.find(tensor.data_ptr())
