@@ -1,7 +1,8 @@
 /* resource.c - what a session's provider tells ONNX Runtime of its device and its memory.
  *
  * Left out on purpose: GetWeightlessSupport, which is asked of providers that save what they
- * compile and may leave the weights out of it; this one saves nothing.
+ * compile and may leave the weights out of it; compiled models of this one hold graphs, and leave
+ * constants to ONNX Runtime.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "ep/abi/bridge.h"
