@@ -14,6 +14,7 @@ from cli_kit import refused, run, run_json
 
 ort = pytest.importorskip("onnxruntime", minversion="1.26", reason="ONNX Runtime 1.26 is not installed")
 
+from millpond import _ort_beyond_numpy as beyond  # noqa: E402
 from millpond import _parity_table  # noqa: E402
 from millpond.cli import _bench_compare, _bench_plot, _compare, _inputs, _parity, _timing  # noqa: E402
 from millpond.cli._app import Finding  # noqa: E402
@@ -183,6 +184,7 @@ def test_floats_are_compared(result, expected, ok, largest):
 def test_other_values_are_compared():
     assert _compare.compare("y", *arrays([1, 2], [1, 2], dtype=np.int64)).ok
     assert not _compare.compare("y", *arrays([1, 2], [1, 3], dtype=np.int64)).ok
+    assert not _compare.compare("y", *arrays([1 << 62, 2], [(1 << 62) + 1, 2], dtype=np.int64)).ok  # one double
     assert _compare.compare("y", *arrays([100, 2], [100, 3], dtype=np.int64), 0.1).ok
     assert not _compare.compare("y", np.zeros(2, np.float32), np.zeros(3, np.float32)).ok
     assert "float64" in _compare.compare("y", np.zeros(2, np.float32), np.zeros(2)).note
@@ -213,7 +215,59 @@ def test_random_inputs_have_the_model_s_types():
         assert value.dtype == dtype and len(np.unique(value)) > 1
 
 
-# ---- bfloat16, which ONNX Runtime makes no arrays of ----
+# ---- types that ONNX Runtime makes no arrays of ----
+
+
+@pytest.mark.parametrize("kind", beyond.TYPES, ids=lambda kind: kind.name)
+def test_types_that_numpy_lacks(kind, tmp_path):
+    """Of such an input and to such an output; an odd number of elements, so that some bytes are not full."""
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    dtype = beyond.dtype(kind.name)
+    path, given, saved = tmp_path / "cast.onnx", tmp_path / "x.npy", tmp_path / "y.npz"
+    casts = [onnx_kit.Node("Cast", ["x"], ["f"], attributes={"to": onnx_kit.FLOAT}),
+             onnx_kit.Node("Cast", ["f"], ["y"], attributes={"to": kind.number})]
+    size = (kind.number, [1, 3])
+    path.write_bytes(onnx_kit.model(casts, {"x": size}, {"y": size, "f": [1, 3]}, opset=25))
+    plain = np.array([[0, 1, 1]], np.float32 if kind.is_float else np.int32)
+    own = [] if dtype.kind == "f" else [plain.astype(dtype)]  # whose file NumPy itself does not read
+    for x in (plain, *own):
+        np.save(given, x)
+        found = run_json("run", path, "--input", given, "--save", saved, "--runs", 1)
+        assert found["inputs"][0]["type"] == kind.name and found["agrees"] in (True, None)
+        with np.load(saved) as outputs:
+            assert np.array_equal(outputs["y"].astype(np.float32), x.astype(np.float32))
+            assert np.array_equal(outputs["f"], x.astype(np.float32))
+
+
+def test_types_that_numpy_lacks_in_other_commands(tmp_path):
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    path, size = tmp_path / "int4.onnx", {"x": (22, ["n", 3])}
+    casts = [onnx_kit.Node("Cast", ["x"], ["f"], attributes={"to": onnx_kit.FLOAT}),
+             onnx_kit.Node("Cast", ["f"], ["y"], attributes={"to": 22})]
+    path.write_bytes(onnx_kit.model(casts, size, {"y": size["x"]}, opset=25))
+    assert run_json("explain", path)["nodes"]
+    assert run_json("explain", path, "--bisect")
+    assert run_json("profile", path, "--runs", 1)["floor"]["outputs"] == 2
+    rows = run_json("bench", path, "--seconds", 0.02, "--repeats", 1, "--provider", "millpond")["rows"]
+    assert rows[0]["runs"] > 0
+
+
+def test_values_that_are_not_made_up(tmp_path):
+    path = tmp_path / "text.onnx"
+    path.write_bytes(onnx_kit.model([onnx_kit.Node("Identity", ["x"], ["y"])], {"x": (onnx_kit.STRING, [2])},
+                                    {"y": (onnx_kit.STRING, [2])}))
+    assert "the input 'x', are not made up; give --input x=FILE" in refused("run", path)
+
+
+def test_a_model_that_cannot_be_loaded_is_one_sentence(tmp_path):
+    """Whatever ONNX Runtime logs beside its error."""
+    path = tmp_path / "old.onnx"
+    path.write_bytes(onnx_kit.model([onnx_kit.Node("Relu", ["x"], ["y"], "early")], {"x": [2]}, {"y": [2]}, opset=5))
+    for command in ("run", "explain", "profile", "parity"):
+        assert "no provider has a kernel for the node 'early' of the operator Relu" in refused(command, path, status=3)
+    path.write_bytes(onnx_kit.model([onnx_kit.Node("Relu", ["q"], ["y"])], {"x": [2]}, {"y": [2]}))
+    for command in ("run", "explain", "profile"):
+        assert "'q'" in refused(command, path)
 
 
 @pytest.fixture

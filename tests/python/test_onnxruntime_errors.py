@@ -130,6 +130,37 @@ def test_options_that_are_not_taken_are_refused(options, parts, providers):
     assert "onnxruntime_src" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("model", "options", "part"), [
+    ("", {}, "'' is not the path of a model"),
+    ("a\0b", {}, "is not the path of a model"),
+    (onnx_kit.add_one(), [("use_tf32", 1)], "options is a list; give a mapping"),
+    (onnx_kit.add_one(), "use_tf32", "options is a str; give a mapping"),
+])
+def test_arguments_of_another_kind_are_refused(model, options, part):
+    with pytest.raises(millpond.InvalidArgumentError, match=part):
+        mort.session(model, options=options)
+
+
+def test_a_model_too_old_for_any_kernel():
+    old = onnx_kit.model([onnx_kit.Node("Relu", ["x"], ["y"], "early")], {"x": [2]}, {"y": [2]}, opset=5)
+    with pytest.raises(millpond.UnsupportedError, match="^no provider has a kernel for the node 'early'[^\n]*$"):
+        mort.session(old)
+
+
+def test_a_run_in_a_forked_child():
+    child("""
+        import os
+        session = mort.session(onnx_kit.add_one())
+        x = {"x": np.zeros(4, np.float32)}
+        session.run(None, x)
+        child = os.fork()
+        if child == 0:
+            refused(lambda: session.run(None, x), "forked", "spawn", kind=millpond.UnsupportedError)
+            os._exit(5)  # ONNX Runtime itself waits for its threads, which the child lacks
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+    """, quiet=False)
+
+
 def test_a_limit_of_a_session_works_or_is_refused():
     child("""
         session = mort.session(onnx_kit.add_one(["n"]), options={"arena.max_mem": "4M"})

@@ -190,19 +190,34 @@ def test_bfloat16_of_the_host(ort_pool):
     array = np.array([[1.5, -2.25], [np.inf, 3e38]]).astype(ml_dtypes.bfloat16)
     value = mort.as_ortvalue(array)
     assert value.data_type() == "tensor(bfloat16)" and value.shape() == [2, 2]
-    for given, expected in ((array, array), (array.T, array.T), (array[:0], array[:0])):
+    for given in (array, array.T, array[:0], array[:1, 0].reshape(())):
         found = mort.as_array(mort.as_ortvalue(given))
-        assert found.dtype == expected.dtype and np.array_equal(found, expected)
+        assert found.dtype == given.dtype and found.shape == given.shape and np.array_equal(found, given)
     buffer = ort_pool.alloc(8)
     mort.as_ortvalue(buffer, dtype="uint16", shape=(2, 2)).update_inplace(array.view(np.uint16))
     there = mort.as_array(mort.as_ortvalue(buffer, dtype="bfloat16", shape=(2, 2))).numpy()
     assert there.dtype == array.dtype and np.array_equal(there, array)
 
 
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "int4", "uint4", "float4_e2m1fn", "int2", "uint2"])
+def test_few_bits_of_the_host(name):
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    array = np.array([[1, 0, -1], [-2, 1, 0], [1, 1, -2]], np.int8).astype(getattr(ml_dtypes, name))
+    for each in (array, array.T, array[:0], array[0], array[:1, 0].reshape(())):
+        value = mort.as_ortvalue(each)
+        found = mort.as_array(value)
+        assert list(value.shape()) == list(each.shape) and found.dtype == array.dtype and found.shape == each.shape
+        assert np.array_equal(found.astype(np.float32), each.astype(np.float32))
+
+
+def test_scalars_of_the_host():
+    assert mort.as_ortvalue(np.array(2.5)).shape() == []
+
+
 def test_bfloat16_without_ml_dtypes(ort_pool, monkeypatch):
     array = mort.as_array(mort.as_ortvalue(ort_pool.alloc(8), dtype="bfloat16"))
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
-    with pytest.raises(millpond.InvalidArgumentError, match="pip install ml_dtypes"):
+    with pytest.raises(millpond.InvalidArgumentError, match="pip install -U ml_dtypes"):
         array.numpy()
 
 

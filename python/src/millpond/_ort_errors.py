@@ -8,6 +8,7 @@ request for memory that failed, and counts them; so it is known whether one fail
 from __future__ import annotations
 
 import ctypes
+import re
 from types import TracebackType
 
 from millpond import _native
@@ -57,6 +58,25 @@ def _of_ranks(said: str) -> Error | None:
                             "all ranks with torchrun or mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT")
 
 
+def _of_fork(said: str) -> Error | None:
+    """A request for memory in a process that was forked from one with sessions; there is no shortage."""
+    if not any(words in said.lower() for words in ALLOCATION):
+        return None
+    sentence = _native.last_sentence()
+    return UnsupportedError(sentence) if sentence and "was forked from" in sentence else None
+
+
+def _of_kernels(said: str) -> Error | None:
+    """A node that no provider has a kernel for. With other providers than the CPU's, ONNX Runtime names it so only."""
+    found = re.search(r"Provider type for (\S+) node with name '(.*)' is not set", said)
+    if found is None:
+        return None
+    return UnsupportedError(
+        f"no provider has a kernel for the node {found[2]!r} of the operator {found[1]}, in the version that the model "
+        "asks for; most have kernels from opset 7 on, to which onnx.version_converter converts older models"
+    )
+
+
 def explain(error: BaseException, shortages_before: int, refusals: bool = False) -> None:
     """Raises the package's error in place of ONNX Runtime's where memory was short, and returns where it was not.
 
@@ -69,7 +89,10 @@ def explain(error: BaseException, shortages_before: int, refusals: bool = False)
     short = _of_shortage(said) if shortages() != shortages_before else None
     if short is not None:
         raise short from error
-    refused = (_of_ranks(said) or _of_provider(said)) if refusals else None
+    forked = _of_fork(said)
+    if forked is not None:
+        raise forked from error
+    refused = (_of_ranks(said) or _of_kernels(said) or _of_provider(said)) if refusals else None
     if refused is not None:
         raise refused from None  # ONNX Runtime's error is the same sentence with functions and lines before it
 

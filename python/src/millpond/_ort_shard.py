@@ -205,7 +205,7 @@ class Sharded:
         binding = session.io_binding()
         kept = []
         for name, array in feeds.items():
-            kept.append(ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array)))
+            kept.append(ort.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C")))
             binding.bind_ortvalue_input(name, kept[-1])
         for name in wanted:
             if name in targets and targets[name].size:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from millpond import _ort_bfloat16 as bfloat16
+from millpond import _ort_beyond_numpy as beyond
 from millpond import _ort_register as register
 from millpond import _ort_types as types
 from millpond._core import Buffer, InvalidArgumentError, NotFoundError
@@ -222,9 +222,9 @@ def _of_host(array: Any, dtype: Any, shape: Sequence[int] | None) -> Any:
     if isinstance(array, np.ndarray) and array.dtype.kind in "OUS":
         raise InvalidArgumentError("ONNX Runtime takes texts by session.run() only, not as values")
     if isinstance(array, np.ndarray):
-        if bfloat16.is_array(array):
-            return bfloat16.value_of(array)
-        return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
+        if beyond.type_of(array) is not None:
+            return beyond.value_of(array)
+        return ort.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"))  # a scalar stays one
     if hasattr(array, "__dlpack__"):
         return ort.OrtValue.from_dlpack(array)
     raise InvalidArgumentError(
@@ -308,9 +308,9 @@ class DeviceArray:
 
     def numpy(self) -> Any:
         """A copy in the host's memory. One of bfloat16 takes ml_dtypes; InvalidArgumentError says so without."""
-        if self.type.name == bfloat16.NAME:
-            dtype = bfloat16.dtype()
-            bits = Memory(self.address, types.from_dtype(bfloat16.BITS), self.shape, self.device.ordinal, self.ortvalue)
+        if self.type.name == beyond.BFLOAT16:
+            dtype = beyond.dtype(beyond.BFLOAT16)
+            bits = Memory(self.address, types.from_dtype(beyond.BITS), self.shape, self.device.ordinal, self.ortvalue)
             return DeviceArray(wrap(bits)).numpy().view(dtype)
         if self.device.is_emulated and self.type.typestr is not None:
             import numpy as np
@@ -383,4 +383,4 @@ def as_array(ortvalue: Any) -> Any:
         return ortvalue
     if ortvalue.device_name() != "cpu":
         return DeviceArray(ortvalue)
-    return bfloat16.array_of(ortvalue) if ortvalue.data_type() == bfloat16.TENSOR else ortvalue.numpy()
+    return beyond.array_of(ortvalue)

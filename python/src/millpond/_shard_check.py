@@ -77,7 +77,7 @@ def _environment(rank: int, ranks: int, port: int) -> dict[str, str]:
 
 
 def _as_carried(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return {name: np.asarray(array, order="C") for name, array in arrays.items()}
 
 
 def rank_outputs(paths: list[Path], feeds: Mapping[str, Any], cuts: Mapping[str, Cut]) -> list[dict[str, Any]]:

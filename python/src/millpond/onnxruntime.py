@@ -75,6 +75,8 @@ def _text(value: object) -> str:
 def _model(model: Any) -> Any:
     """A path or bytes, as InferenceSession takes them; of an onnx.ModelProto, its bytes."""
     if isinstance(model, (str, bytes, os.PathLike)):
+        if isinstance(model, str) and (not model or "\0" in model):
+            raise InvalidArgumentError(f"{model!r} is not the path of a model")
         return model
     if hasattr(model, "SerializeToString"):
         return model.SerializeToString()
@@ -190,6 +192,9 @@ def session(
         return _sharded(
             model, devices, batch, session_options, options=options, providers=providers, fall_back=fall_back
         )
+    if options is not None and not isinstance(options, Mapping):
+        kind = type(options).__name__
+        raise InvalidArgumentError(f"options is a {kind}; give a mapping such as {{'use_tf32': False}}")
     chosen = _register.find(device)
     texts = {str(key): _text(value) for key, value in (options or {}).items()}
     is_host_meant = isinstance(device, Device) or str(device).startswith("host")

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from millpond import _ort_bfloat16 as bfloat16
+from millpond import _ort_beyond_numpy as beyond
 from millpond.cli import FAILED, NOTHING, _bench_compare, _options
 from millpond.cli._app import Finding, json_option
 from millpond.cli._show import Show, milliseconds
@@ -77,7 +77,7 @@ def _millpond(path: Path, given: dict[str, Any]) -> tuple[Any, Callable[[dict[st
     session = mort.session(str(path), device, options=options, session_options=prepared)
     if given["bind"]:
         return session, Bound(session, device.ordinal, lambda array: _in_pool(array, device))
-    return session, lambda feeds: bfloat16.run(session, None, feeds)
+    return session, lambda feeds: beyond.run(session, None, feeds)
 
 
 def _in_pool(array: Any, device: Any) -> Any:
@@ -86,14 +86,14 @@ def _in_pool(array: Any, device: Any) -> Any:
     from millpond import _ort_register
 
     buffer = _ort_register.pool_of(device).alloc(max(array.nbytes, 1))
-    bits = array.view(bfloat16.BITS) if bfloat16.is_array(array) else array
+    bits = array.view(beyond.BITS) if array.dtype.name == beyond.BFLOAT16 else array
     mort.as_ortvalue(buffer, dtype=bits.dtype, shape=array.shape).update_inplace(bits)
     return mort.as_ortvalue(buffer, dtype=array.dtype, shape=array.shape)
 
 
 def _cpu(path: Path, given: dict[str, Any]) -> tuple[Any, Callable[[dict[str, Any]], Any]]:
     session = _options.cpu_session(path, given["threads"])
-    return session, lambda feeds: bfloat16.run(session, None, feeds)
+    return session, lambda feeds: beyond.run(session, None, feeds)
 
 
 def _cuda(path: Path, given: dict[str, Any]) -> tuple[Any, Callable[[dict[str, Any]], Any]]:
@@ -116,7 +116,7 @@ def _cuda(path: Path, given: dict[str, Any]) -> tuple[Any, Callable[[dict[str, A
         raise Finding(NOTHING, "ONNX Runtime's CUDA provider did not start here")
     if given["bind"]:
         return session, Bound(session, 0, lambda array: ort.OrtValue.ortvalue_from_numpy(array, "cuda", 0))
-    return session, lambda feeds: bfloat16.run(session, None, feeds)
+    return session, lambda feeds: beyond.run(session, None, feeds)
 
 
 class Bound:
@@ -153,7 +153,7 @@ def _open(path: Path, provider: str, given: dict[str, Any]) -> Entry:
 def _relative(entry: Entry, feeds: dict[str, Any], expected: list[Any]) -> float | None:
     from millpond.cli import _compare
 
-    results = bfloat16.run(entry.session, None, feeds)
+    results = beyond.run(entry.session, None, feeds)
     found = [_compare.compare("", a, b).relative for a, b in zip(results, expected, strict=True)]
     return max((each for each in found if each is not None), default=None)
 
@@ -172,7 +172,7 @@ def _bench_model(path: Path, providers: tuple[str, ...], given: dict[str, Any], 
     wishes = _options.wishes_of(given)
     feeds = _inputs.feeds(entries[0].session, wishes)
     reference = next((entry for entry in entries if entry.row.provider == "cpu"), None)
-    expected = bfloat16.run(reference.session, None, feeds) if reference else None
+    expected = beyond.run(reference.session, None, feeds) if reference else None
     for entry in entries:
         if expected is not None and entry is not reference:
             entry.row.relative = _relative(entry, feeds, expected)

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from millpond import _ort_beyond_numpy as beyond
+
 # The largest relative norm of a difference that passes. TF32, on by default on GPUs, keeps 10 bits of mantissa.
-RELATIVE_MAX = {"float16": 3e-2, "bfloat16": 1e-1}
+RELATIVE_MAX = {"float16": 3e-2}
 RELATIVE_MAX_DEFAULT = 5e-3
+RELATIVE_MAX_BEYOND = 1e-1  # of bfloat16, and floats of fewer bits
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,15 @@ def _of_arrays(name: str, result: Any, expected: Any, relative_max: float | None
     if result.shape != expected.shape or result.dtype != expected.dtype:
         note = f"the CPU gives {expected.dtype.name} of shape {list(expected.shape)}"
         return Difference(name, shape, kind, None, None, False, note)
-    is_float = result.dtype.kind == "f" or kind == "bfloat16"
-    if result.dtype.kind not in "iub" and not is_float:
+    other, is_float = beyond.type_of(result), beyond.is_float(result)
+    if result.dtype.kind not in "iub" and not is_float and other is None:
         return Difference(name, shape, kind, None, None, bool(np.array_equal(result, expected)))
     largest, relative = _norms(result.astype(np.float64), expected.astype(np.float64))
     if relative_max is None and not is_float:
-        return Difference(name, shape, kind, largest, relative, largest == 0)
-    limit = RELATIVE_MAX.get(kind, RELATIVE_MAX_DEFAULT) if relative_max is None else relative_max
-    return Difference(name, shape, kind, largest, relative, relative <= limit)
+        return Difference(name, shape, kind, largest, relative, bool(np.array_equal(result, expected)))
+    if relative_max is None:
+        relative_max = RELATIVE_MAX.get(kind, RELATIVE_MAX_DEFAULT) if other is None else RELATIVE_MAX_BEYOND
+    return Difference(name, shape, kind, largest, relative, relative <= relative_max)
 
 
 def compare(name: str, result: Any, expected: Any, relative_max: float | None = None) -> Difference:

@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from millpond import _native
-from millpond import _ort_bfloat16 as bfloat16
+from millpond import _ort_beyond_numpy as beyond
 from millpond.cli import FAILED, NOTHING, _kernel_files, _libraries, _options
 from millpond.cli._app import Finding, json_option
 from millpond.cli._show import Show
@@ -80,7 +80,7 @@ def _run(model: Path, given: dict[str, Any]) -> None:
     quiet = _options.quiet(ort.SessionOptions(), 0)
     options = _options.provider_options(given["options"])
     session = mort.session(str(model), device, options=options, session_options=quiet)
-    bfloat16.run(session, None, _inputs.feeds(session, _options.wishes_of(given)))
+    beyond.run(session, None, _inputs.feeds(session, _options.wishes_of(given)))
 
 
 def _compile(pool: ctypes.CDLL, arch: int) -> tuple[dict[str, Any], str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from millpond import _ort_bfloat16 as bfloat16
+from millpond import _ort_beyond_numpy as beyond
 from millpond.cli import FAILED, _options
 from millpond.cli._app import Finding, json_option
 from millpond.cli._show import Show, size
@@ -72,7 +72,7 @@ def look_at(
         session = mort.session(str(path), device, options=options, session_options=prepared)
         feeds = _inputs.feeds(session, wishes)
         for _ in range(runs):
-            bfloat16.run(session, None, feeds)
+            beyond.run(session, None, feeds)
         told = _ort_islands.islands_of(session)
         profile = _events(Path(session.end_profiling()))
         if after is not None:
@@ -350,7 +350,8 @@ def _show_report(show: Show, found: dict[str, Any], texts: bool) -> None:
               help="Write a page with a picture of each island.")
 @click.option("--bisect", is_flag=True, help="Find the first rewrite that changes a result beyond rounding.")
 @click.option("--tolerance", type=click.FloatRange(0), help="With --bisect: the largest relative difference that is "
-              "rounding.  [default: 0.005 for floats, 0.03 for float16, 0.1 for bfloat16; integers must be equal]")
+              "rounding.  [default: 0.005 for floats, 0.03 for float16, 0.1 for bfloat16 and fewer bits; integers "
+              "must be equal]")
 @json_option
 def command(
     model: Path, as_json: bool, runs: int, texts: bool, html: Path | None, bisect: bool, tolerance: float | None,

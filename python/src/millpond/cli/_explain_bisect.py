@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from millpond import _ort_bfloat16 as bfloat16
+from millpond import _ort_beyond_numpy as beyond
 from millpond.cli import _options
 
 VARIABLE = "MILLPOND_PASSES"
@@ -47,7 +47,7 @@ class Subject:
         session = self._session(self.options | {"fusion": "0"})
         self.names = [output.name for output in session.get_outputs()]
         self.feeds = _inputs.feeds(session, wishes)
-        self.expected = bfloat16.run(session, self.names, self.feeds)
+        self.expected = beyond.run(session, self.names, self.feeds)
 
     def _session(self, options: dict[str, str]) -> Any:
         import millpond.onnxruntime as mort
@@ -65,7 +65,7 @@ class Subject:
 
         with _passes("" if rewrites is None else f"={rewrites}"):
             session = self._session({"fusion": "1"} | self.options)
-        results = bfloat16.run(session, self.names, self.feeds)
+        results = beyond.run(session, self.names, self.feeds)
         compared = (
             _compare.compare(name, result, expected, self.tolerance)
             for name, result, expected in zip(self.names, results, self.expected, strict=True)

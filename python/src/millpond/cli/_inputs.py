@@ -11,12 +11,11 @@ from typing import Any
 import click
 import numpy as np
 
-from millpond import _ort_bfloat16 as bfloat16
+from millpond import _ort_beyond_numpy as beyond
 from millpond import _ort_types as types
 
 IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm"}
 CHANNELS = (1, 3)
-RAW_16 = np.dtype("V2")  # as which files of NumPy's bring bfloat16 back
 RANDOM_INTEGERS = 10  # made-up integers are from 0 up to this one, without it
 
 
@@ -82,19 +81,23 @@ def read_wishes(
 # ---- files ----
 
 
-def _dtype(kind: types.ElementType) -> Any:
-    return bfloat16.dtype() if kind.name == bfloat16.NAME else np.dtype(kind.name)
+def _dtype(tensor: str) -> Any:
+    """NumPy's type for the elements of a "tensor(float)"; None for what is made of no numbers."""
+    other = beyond.from_tensor(tensor)
+    if other is not None:
+        return beyond.dtype(other.name)
+    kind = types.from_tensor(tensor)
+    return None if kind is None else np.dtype(kind.name)
 
 
 def _converted(array: Any, argument: Any, where: str) -> Any:
     """An array as the model's type, where nothing much is lost by it."""
-    kind = types.from_tensor(argument.type)
-    if kind is None or array.dtype.name == kind.name:
+    other, wanted = beyond.from_tensor(argument.type), _dtype(argument.type)
+    if wanted is None or array.dtype == wanted:
         return array
-    if kind.name == bfloat16.NAME and array.dtype == RAW_16:
-        return array.view(bfloat16.dtype())
-    wanted = _dtype(kind)
-    if kind.name == bfloat16.NAME and array.dtype.kind == "f":
+    if other is not None and array.dtype == np.dtype(f"V{wanted.itemsize}"):  # as files of NumPy's bring it back
+        return array.view(wanted)
+    if other is not None and array.dtype.kind in ("f" if other.is_float else "iu"):
         return array.astype(wanted)
     if not np.can_cast(array.dtype, wanted, "same_kind"):
         raise click.UsageError(
@@ -195,19 +198,23 @@ def _shape(argument: Any, wishes: Wishes) -> tuple[int, ...]:
 
 
 def _made(argument: Any, wishes: Wishes, generator: Any) -> Any:
-    kind = types.from_tensor(argument.type)
-    if kind is None:
-        raise click.UsageError(f"values of {argument.type} are not made up; give --input {argument.name}=FILE")
-    shape, dtype = _shape(argument, wishes), _dtype(kind)
+    dtype = _dtype(argument.type)
+    if dtype is None:
+        is_array = argument.type.startswith("tensor(")
+        means = f"give --input {argument.name}=FILE" if is_array else "no file holds them either"
+        raise click.UsageError(f"values of {argument.type}, the type of the input {argument.name!r}, are not made up; "
+                               f"{means}")
+    shape, other = _shape(argument, wishes), beyond.from_tensor(argument.type)
     if argument.name in wishes.values:
         wishes.sources[argument.name] = f"filled with {wishes.values[argument.name]:g}"
         return np.full(shape, wishes.values[argument.name]).astype(dtype)
     wishes.sources[argument.name] = "random"
-    if dtype.kind == "f" or kind.name == bfloat16.NAME:
+    if dtype.kind == "f" or (other is not None and other.is_float):
         return generator.standard_normal(shape).astype(dtype)
     if dtype.kind == "b":
         return generator.integers(0, 2, shape).astype(dtype)
-    return generator.integers(0, RANDOM_INTEGERS, shape).astype(dtype)
+    high = RANDOM_INTEGERS if other is None else 1 << (other.bits - 1)  # which signed ones hold, too
+    return generator.integers(0, high, shape).astype(dtype)
 
 
 def feeds(session: Any, wishes: Wishes) -> dict[str, Any]:

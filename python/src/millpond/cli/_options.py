@@ -68,7 +68,7 @@ def provider_options(pairs: Sequence[str]) -> dict[str, str]:
 def quiet(options: Any, threads: int) -> Any:
     """Sets ONNX Runtime's SessionOptions up for a command."""
     options.intra_op_num_threads = threads
-    options.log_severity_level = 3  # errors; warnings of ours come by the provider's own log
+    options.log_severity_level = 4  # what fails is raised as well; warnings of ours come by the provider's own log
     return options
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from millpond import _ort_bfloat16 as bfloat16
+from millpond import _ort_beyond_numpy as beyond
 from millpond.cli import FAILED, _explain, _options, _profile_read
 from millpond.cli._app import Finding, json_option
 from millpond.cli._show import Show, milliseconds, size
@@ -50,7 +50,8 @@ def weight_bytes(model: Any) -> int:
 
 
 def _array_bytes(arrays: Iterable[Any]) -> int:
-    return sum(array.nbytes for array in arrays if getattr(array, "dtype", None) is not None and array.dtype != object)
+    numbers = (array for array in arrays if getattr(array, "dtype", None) is not None and array.dtype != object)
+    return sum(beyond.size_of(array) for array in numbers)
 
 
 def floor_of(inputs: int, outputs: int, weights: int, bandwidth: float | None, device_us: float | None,
@@ -77,8 +78,8 @@ def _profile(path: Path, given: dict[str, Any], wishes: Any, runs: int, warmup: 
     outputs: list[int] = []
 
     def unprofiled(session: Any, feeds: Any) -> None:
-        outputs.append(_array_bytes(bfloat16.run(session, None, feeds)))
-        times.extend(_timing.repeated(lambda: bfloat16.run(session, None, feeds), runs, SECONDS_MAX))
+        outputs.append(_array_bytes(beyond.run(session, None, feeds)))
+        times.extend(_timing.repeated(lambda: beyond.run(session, None, feeds), runs, SECONDS_MAX))
 
     look = _explain.look_at(path, given, wishes, warmup + runs, unprofiled)
     found = _explain.report(path, look, look.placement)

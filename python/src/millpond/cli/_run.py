@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from millpond import _ort_bfloat16 as bfloat16
+from millpond import _ort_beyond_numpy as beyond
 from millpond.cli import FAILED, _options, _show
 from millpond.cli._app import Finding, json_option
 from millpond.cli._show import Show, milliseconds
@@ -50,7 +50,7 @@ class Subject:
         self.names = [output.name for output in self.session.get_outputs()]
 
     def run(self, feeds: dict[str, Any]) -> list[Any]:
-        return bfloat16.run(self.session, self.names, feeds)
+        return beyond.run(self.session, self.names, feeds)
 
     @functools.cached_property
     def placement(self) -> Any:
@@ -125,8 +125,13 @@ def show_memory(show: Show, memory: dict[str, Any], load_ms: float) -> None:
 def _save(path: Path, names: list[str], results: list[Any]) -> None:
     import numpy as np
 
+    def plain(result: Any) -> Any:  # a file of NumPy's has no types but its own
+        if beyond.type_of(result) is None:
+            return result
+        return result.astype(np.float32 if beyond.is_float(result) else np.int8)
+
     arrays = {
-        name: result.astype(np.float32) if bfloat16.is_array(result) else result  # a file of NumPy's has no bfloat16
+        name: plain(result)
         for name, result in zip(names, results, strict=True) if isinstance(result, np.ndarray)
     }
     with open(path, "wb") as file:
@@ -143,7 +148,7 @@ def _beside_cpu(
         reference = _options.cpu_session(path, given["threads"])
     except Finding as finding:
         return [], str(finding)
-    runs["CPU"] = lambda feeds: bfloat16.run(reference, subject.names, feeds)
+    runs["CPU"] = lambda feeds: beyond.run(reference, subject.names, feeds)
     return [
         _compare.compare(name, result, wanted, given["tolerance"])
         for name, result, wanted in zip(subject.names, results, runs["CPU"](feeds), strict=True)
@@ -158,7 +163,7 @@ def _beside_cpu(
 @click.option("--warmup", default=2, show_default=True, type=click.IntRange(0), help="Runs before them.")
 @click.option("--compare/--no-compare", default=True, help="Beside ONNX Runtime's CPU provider, or not.")
 @click.option("--tolerance", type=click.FloatRange(0), help="Largest relative difference that passes.  [default: 0.005 "
-              "for floats, 0.03 for float16, 0.1 for bfloat16; integers must be equal]")
+              "for floats, 0.03 for float16, 0.1 for bfloat16 and fewer bits; integers must be equal]")
 @click.option("--save", type=click.Path(dir_okay=False, writable=True, path_type=Path), callback=_options.writable,
               help="Write outputs to a .npz.")
 @json_option
