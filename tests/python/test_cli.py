@@ -47,7 +47,8 @@ def test_the_program_that_is_installed():
 @pytest.mark.parametrize(("arguments", "part"), [
     (["nonsense"], "No such command 'nonsense'"), (["doctor", "--nonsense"], "No such option"),
     (["run"], "Missing argument 'MODEL'"), (["run", "/nowhere.onnx"], "'/nowhere.onnx' does not exist"),
-    (["run", "/"], "is a directory"), (["bench"], "Missing argument"), (["completion", "tcsh"], "'tcsh' is not one of"),
+    (["run", "/"], "is a directory"), (["bench"], "Missing argument"), (["completion"], "Choose from: bash, zsh, fish"),
+    (["completion", "tcsh"], "'tcsh' is not one of"),
     (["memory", "--every", "0"], "--every"), (["memory", "soon"], "not a valid integer"),
     (["memory", "--open"], "--open needs --html"),
 ])

@@ -103,6 +103,8 @@ def test_pictures(models, tmp_path):
     ("add", ["--shape", "x=-4"], "negative"), ("add", ["--input", "/nowhere.npy"], "there is no file /nowhere.npy"),
     ("mixed", ["--input", __file__], "cannot be read"), ("add", ["--option", "use_tf32"], "say --option KEY=VALUE"),
     ("add", ["--tolerance", "-1"], "--tolerance"), ("add", ["--runs", "0"], "--runs"),
+    ("add", ["--tolerance", "nan"], "nan is not a finite number"), ("add", ["--seed", "-1"], "--seed"),
+    ("add", ["--threads", "100000"], "--threads"),
     ("add", ["--device", "abacus"], None),
 ])
 def test_wrong_inputs(models, model, arguments, part):

@@ -124,7 +124,7 @@ def run(arguments: list[str]) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.UsageError as error:
-        _say(error.format_message())
+        _say(" ".join(error.format_message().split()))
         return USAGE
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted")

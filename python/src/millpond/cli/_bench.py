@@ -221,7 +221,7 @@ def _as_dict(row: Row) -> dict[str, Any]:
 @click.option("--provider", "providers", multiple=True, type=click.Choice(PROVIDERS),
               help="Which to time; by default millpond, cpu, and cuda where ONNX Runtime has it.")
 @click.option("--repeats", default=5, show_default=True, type=click.IntRange(1), help="Turns of each provider.")
-@click.option("--seconds", default=0.5, show_default=True, type=click.FloatRange(0, min_open=True),
+@click.option("--seconds", default=0.5, show_default=True, type=_options.Finite(0, min_open=True),
               help="How long a turn is, at least one run.")
 @click.option("--warmup", default=3, show_default=True, type=click.IntRange(0), help="Runs before the first turn.")
 @click.option("--bind", is_flag=True, help="Keep inputs and outputs on the device.")
@@ -231,7 +231,7 @@ def _as_dict(row: Row) -> dict[str, Any]:
               callback=_options.writable, help="A file for a picture of latencies, and of memory over time.")
 @click.option("--compare", metavar="OLD.json", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="What an earlier bench wrote, to be compared with.")
-@click.option("--fail-above", type=click.FloatRange(0), metavar="PERCENT",
+@click.option("--fail-above", type=_options.Finite(0), metavar="PERCENT",
               help="With --compare: end with 1 where a model is slower by more.")
 @json_option
 def command(

@@ -349,7 +349,7 @@ def _show_report(show: Show, found: dict[str, Any], texts: bool) -> None:
 @click.option("--html", type=click.Path(dir_okay=False, writable=True, path_type=Path), callback=_options.writable,
               help="Write a page with a picture of each island.")
 @click.option("--bisect", is_flag=True, help="Find the first rewrite that changes a result beyond rounding.")
-@click.option("--tolerance", type=click.FloatRange(0), help="With --bisect: the largest relative difference that is "
+@click.option("--tolerance", type=_options.Finite(0), help="With --bisect: the largest relative difference that is "
               "rounding.  [default: 0.005 for floats, 0.03 for float16, 0.1 for bfloat16 and fewer bits; integers "
               "must be equal]")
 @json_option

@@ -173,7 +173,7 @@ def save_page(pid: int, path: Path, device: str | None, memory: str) -> None:
 @click.command("memory")
 @click.argument("pid", required=False, type=int)
 @click.option("--watch", "live", is_flag=True, help="Refresh until the process ends or Ctrl-C.")
-@click.option("--every", default=1.0, show_default=True, type=click.FloatRange(0.05), help="Seconds between refreshes.")
+@click.option("--every", default=1.0, show_default=True, type=_options.Finite(0.05), help="Seconds between refreshes.")
 @click.option("--html", type=click.Path(dir_okay=False, writable=True, path_type=Path), callback=_options.writable,
               help="Save the HTML timeline of a pool.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in a browser.")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,8 +16,20 @@ from millpond.cli import NOTHING
 from millpond.cli._app import Finding
 from millpond.cli._inputs import Wishes, read_wishes
 
+THREADS_MAX = 1024  # ONNX Runtime starts as many as it is told
+
 MODEL = click.Path(exists=True, dir_okay=False, path_type=Path)
 MODEL_OR_FOLDER = click.Path(exists=True, path_type=Path)
+
+
+class Finite(click.FloatRange):
+    """A number in a range, of which every comparison holds or does not: not nan, and not infinite."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -34,7 +47,8 @@ provider_option = click.option("--option", "options", multiple=True, metavar="KE
 session_options = _together(
     click.option("--device", default="auto", show_default=True, help='"auto", "cuda:N" or "host:N" (emulated).'),
     provider_option,
-    click.option("--threads", default=0, show_default="all", help="Threads of ONNX Runtime for the CPU's nodes."),
+    click.option("--threads", default=0, show_default="all", type=click.IntRange(0, THREADS_MAX),
+                 help="Threads of ONNX Runtime for the CPU's nodes."),
 )
 
 input_options = _together(
@@ -43,7 +57,7 @@ input_options = _together(
     click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="Shape of a made-up input."),
     click.option("--dim", "sizes", multiple=True, metavar="DIM=N", help="Size of a named dimension."),
     click.option("--fill", "fills", multiple=True, metavar="NAME=VALUE", help="Value of a made-up input, not random."),
-    click.option("--seed", default=0, show_default=True, help="Of random inputs."),
+    click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Of random inputs."),
     click.option("--mean", default="0", show_default=True, help="Taken off the channels of a picture in [0, 1]."),
     click.option("--std", default="1", show_default=True, help="What they are then divided by."),
 )

@@ -162,7 +162,7 @@ def _beside_cpu(
 @click.option("--runs", default=20, show_default=True, type=click.IntRange(1), help="Timed runs, for 10 s at most.")
 @click.option("--warmup", default=2, show_default=True, type=click.IntRange(0), help="Runs before them.")
 @click.option("--compare/--no-compare", default=True, help="Beside ONNX Runtime's CPU provider, or not.")
-@click.option("--tolerance", type=click.FloatRange(0), help="Largest relative difference that passes.  [default: 0.005 "
+@click.option("--tolerance", type=_options.Finite(0), help="Largest relative difference that passes.  [default: 0.005 "
               "for floats, 0.03 for float16, 0.1 for bfloat16 and fewer bits; integers must be equal]")
 @click.option("--save", type=click.Path(dir_okay=False, writable=True, path_type=Path), callback=_options.writable,
               help="Write outputs to a .npz.")
