@@ -141,6 +141,11 @@ def test_arguments_of_another_kind_are_refused(model, options, part):
         mort.session(model, options=options)
 
 
+def test_an_input_that_is_none():
+    with pytest.raises(millpond.InvalidArgumentError, match="^the model's inputs x have no value, but None$"):
+        mort.session(onnx_kit.add_one()).run(None, {"x": None})
+
+
 def test_a_model_too_old_for_any_kernel():
     old = onnx_kit.model([onnx_kit.Node("Relu", ["x"], ["y"], "early")], {"x": [2]}, {"y": [2]}, opset=5)
     with pytest.raises(millpond.UnsupportedError, match="^no provider has a kernel for the node 'early'[^\n]*$"):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from millpond._core import shortages
+from millpond._core import InvalidArgumentError, shortages
 from millpond._ort_errors import explain
 from millpond._ort_native import ort
 
@@ -80,6 +80,13 @@ else:
     InferenceSession = ort.InferenceSession
 
 
+def _explain_missing(error: Exception, inputs: Mapping[str, Any]) -> None:
+    """Raises InvalidArgumentError where a node has met an input that is None, which ONNX Runtime lets pass."""
+    missing = [name for name, value in inputs.items() if value is None] if isinstance(inputs, Mapping) else []
+    if missing and "must contain a constructed tensor" in str(error):
+        raise InvalidArgumentError(f"the model's inputs {', '.join(missing)} have no value, but None") from error
+
+
 class Session(InferenceSession):
     """An onnxruntime.InferenceSession on the provider; made by session().
 
@@ -95,6 +102,7 @@ class Session(InferenceSession):
             return super().run(output_names, input_feed, run_options)
         except Exception as error:
             explain(error, before)
+            _explain_missing(error, input_feed)
             raise
 
     def run_with_ort_values(
