@@ -103,6 +103,8 @@ K_FN void steps_ask(const k_cell *cell, const c_unit *at, int32_t gate, int32_t 
     K_UNROLL for (int32_t g = 0; g < GATES; g++) {
         if (g >= gate && g < end && !at->ended) {
             x[g] = c_stored(cell, at, g);
+        } else if (K_HOST) { /* gcc does not see that it is not read */
+            x[g] = T_store(0);
         }
     }
 }
