@@ -19,7 +19,6 @@ import argparse
 import itertools
 import json
 import math
-import os
 import subprocess
 import sys
 import tempfile
@@ -177,5 +176,4 @@ def main():
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(COMPILE_THREADS))
     main()

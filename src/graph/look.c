@@ -381,6 +381,16 @@ int64_t mp_graph_dim(const mp_graph *graph, int32_t value, int d) {
     return at >= 0 && at < rank ? dim_of(graph, value, rank - at, &left) : MP_DIM_UNKNOWN;
 }
 
+bool mp_graph_same_shape(const mp_graph *graph, int32_t a, int32_t b) {
+    const int rank = mp_graph_rank(graph, a);
+    bool same = rank >= 0 && rank == mp_graph_rank(graph, b);
+    for (int d = 0; d < rank && same; d++) {
+        const int64_t dim = mp_graph_dim(graph, a, d);
+        same = dim >= 0 && dim == mp_graph_dim(graph, b, d);
+    }
+    return same;
+}
+
 bool mp_graph_axis_is(const mp_graph *graph, int32_t n, int axis) {
     const mp_vertex *v = &graph->nodes[n];
     const int64_t given = mp_node_int(&v->node, "axis", 0);

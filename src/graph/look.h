@@ -61,6 +61,8 @@ bool mp_graph_same_rank(const mp_graph *graph, int32_t a, int32_t b);
 mp_dtype mp_graph_type(const mp_graph *graph, int32_t value);
 /* Dimension `d`, or of a negative `d` the one as far from the end. */
 int64_t mp_graph_dim(const mp_graph *graph, int32_t value, int d);
+/* Whether all dimensions of both are known, and the same. */
+bool mp_graph_same_shape(const mp_graph *graph, int32_t a, int32_t b);
 /* Whether the attribute axis of node `n`, which is 0 where it is left out, is this dimension of its
  * output. */
 bool mp_graph_axis_is(const mp_graph *graph, int32_t n, int axis);

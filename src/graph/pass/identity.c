@@ -89,6 +89,7 @@ static bool scatters_all(const mp_graph *graph, const mp_vertex *v) {
     const int rank = mp_graph_rank(graph, v->in[0]);
     if (strcmp(mp_node_string(&v->node, "reduction", "none"), "none") != 0 || shape == NULL ||
         places->data == 0 || places->type != MP_I64 || shape->rank < 2 || shape->rank > rank + 1 ||
+        !mp_graph_same_shape(graph, v->in[0], v->in[2]) ||
         shape->dim[shape->rank - 1] != shape->rank - 1) {
         return false;
     }

@@ -34,7 +34,8 @@ static int32_t find(const mp_graph *graph, int32_t n) {
     const int rank = mp_graph_rank(graph, v->in[0]);
     const int32_t u = mp_graph_reader(graph, v->out[0], "Unsqueeze");
     const int64_t axis = only_axis(graph, v, rank);
-    return u != MP_NO_NODE && axis >= 0 && only_axis(graph, &graph->nodes[u], rank) == axis
+    return u != MP_NO_NODE && mp_graph_same_guard(graph, n, u) && axis >= 0 &&
+                   only_axis(graph, &graph->nodes[u], rank) == axis
                ? u
                : MP_NO_NODE;
 }

@@ -21,17 +21,6 @@ typedef struct wide_scores {
     int count;
 } wide_scores;
 
-/* Whether both are known to have the same dimensions. */
-static bool same_shape(const mp_graph *graph, int32_t a, int32_t b) {
-    const int rank = mp_graph_rank(graph, a);
-    bool same = rank == mp_graph_rank(graph, b);
-    for (int d = 0; d < rank && same; d++) {
-        same =
-            mp_graph_dim(graph, a, d) > 0 && mp_graph_dim(graph, a, d) == mp_graph_dim(graph, b, d);
-    }
-    return same;
-}
-
 /* Whether what is added, together, has all dimensions of `wide`. */
 static bool fills(const mp_graph *graph, const wide_scores *w, int32_t wide) {
     const int rank = mp_graph_rank(graph, wide);
@@ -69,7 +58,8 @@ static bool find(const mp_graph *graph, int32_t n, wide_scores *w) {
     }
     w->last = mp_graph_reader(graph, value, "Reshape");
     return w->count > 0 && w->last != MP_NO_NODE && graph->nodes[w->last].in[0] == value &&
-           same_shape(graph, w->scores, graph->nodes[w->last].out[0]) &&
+           mp_graph_same_guard(graph, n, w->last) &&
+           mp_graph_same_shape(graph, w->scores, graph->nodes[w->last].out[0]) &&
            fills(graph, w, first->out[0]);
 }
 

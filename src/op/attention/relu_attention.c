@@ -38,18 +38,6 @@ static int32_t groups_for(int64_t pixels, int64_t size) {
     return (int32_t)((pixels <= FEW ? K_RELU_LANES / 2 : K_RELU_LANES) / (quads * quads));
 }
 
-/* Input `i`, copied to where packs are aligned if it may not be. */
-static mp_status align_input(mp_planner *p, int i, mp_ref *out) {
-    const mp_tensor *in = mp_plan_in(p, i);
-    *out = in != NULL ? MP_IN(i) : MP_NOWHERE;
-    if (in == NULL || p->align >= PACK_BYTES) {
-        return MP_OK;
-    }
-    MP_TRY(mp_plan_scratch_shape(p, &in->shape, in->type, out));
-    return mp_plan_copy(p, *out, MP_IN(i),
-                        (size_t)mp_shape_count(&in->shape) * mp_dtype_size(in->type));
-}
-
 static mp_status plan_relu_attention(mp_planner *p) {
     const mp_dtype type = p->in[X].type;
     const int64_t size = mp_node_int(p->node, "size", 0);
@@ -72,9 +60,9 @@ static mp_status plan_relu_attention(mp_planner *p) {
         return MP_FAIL(UNSUPPORTED, "%lld images of %lld pixels and %lld heads",
                        (long long)x->dim[0], (long long)pixels, (long long)(first + more));
     }
-    mp_ref in[] = {MP_IN(X), MP_NOWHERE}, out = MP_OUT(0);
-    MP_TRY(align_input(p, X, &in[X]));
-    MP_TRY(align_input(p, MORE, &in[MORE]));
+    mp_ref in[] = {MP_NOWHERE, MP_NOWHERE}, out = MP_OUT(0);
+    MP_TRY(mp_plan_aligned(p, X, &in[X]));
+    MP_TRY(mp_plan_aligned(p, MORE, &in[MORE]));
     if (p->align < PACK_BYTES) {
         MP_TRY(mp_plan_scratch_shape(p, &y, type, &out));
     }

@@ -178,6 +178,18 @@ mp_status mp_plan_copy(mp_planner *p, mp_ref target, mp_ref source, size_t size)
     return MP_OK;
 }
 
+mp_status mp_plan_aligned(mp_planner *p, int i, mp_ref *out) {
+    enum { ALIGN = 16 };
+    size_t bytes = 0;
+    *out = mp_plan_in(p, i) != NULL ? MP_IN(i) : MP_NOWHERE;
+    if (p->align >= ALIGN || out->place == MP_PLACE_NONE) {
+        return MP_OK;
+    }
+    MP_TRY(mp_shape_bytes(&p->in[i].shape, p->in[i].type, &bytes));
+    MP_TRY(mp_plan_scratch(p, bytes, out));
+    return mp_plan_copy(p, *out, MP_IN(i), bytes);
+}
+
 mp_status mp_plan_fill(mp_planner *p, mp_ref target, uint32_t value, size_t width, size_t count) {
     if (count == 0) {
         return MP_OK;

@@ -128,6 +128,10 @@ mp_grid mp_plan_grid_rows(const mp_planner *p, int64_t rows, uint32_t lanes);
 /* Copies bytes between places on the device; nothing happens where both turn out to be one. */
 mp_status mp_plan_copy(mp_planner *p, mp_ref target, mp_ref source, size_t size);
 
+/* Input `i` where it begins at a multiple of 16 bytes: a copy where it may not, and nowhere where
+ * it is left out. */
+mp_status mp_plan_aligned(mp_planner *p, int i, mp_ref *out);
+
 /* `count` elements of `width` bytes (1, 2, 4) set to `value`. */
 mp_status mp_plan_fill(mp_planner *p, mp_ref target, uint32_t value, size_t width, size_t count);
 

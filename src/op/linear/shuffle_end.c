@@ -163,25 +163,13 @@ static mp_status declare_outs(mp_planner *p, mp_shuffle_end_args *a) {
     return MP_OK;
 }
 
-/* What is read by packs and pairs lies at multiples of their size: copies where it may not. */
-static mp_status aligned(mp_planner *p, int i, mp_ref *out) {
-    size_t bytes = 0;
-    *out = MP_IN(i);
-    if (p->align >= ALIGN) {
-        return MP_OK;
-    }
-    MP_TRY(mp_shape_bytes(&p->in[i].shape, p->in[i].type, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, out));
-    return mp_plan_copy(p, *out, MP_IN(i), bytes);
-}
-
 static mp_status plan_end(mp_planner *p) {
     mp_shuffle_end_args args;
     mp_ref in[INPUTS] = {[EVEN] = MP_IN(EVEN), [BIAS] = MP_NOWHERE};
     MP_TRY(describe(p, &args));
     MP_TRY(declare_outs(p, &args));
     for (int i = X; i <= MATRIX; i++) {
-        MP_TRY(aligned(p, i, &in[i]));
+        MP_TRY(mp_plan_aligned(p, i, &in[i])); /* it is read by packs and pairs */
     }
     if (mp_plan_in(p, BIAS) != NULL) {
         in[BIAS] = MP_IN(BIAS);

@@ -74,19 +74,6 @@ static mp_status read_activations(const mp_node *node, mp_excite_args *a) {
     return MP_OK;
 }
 
-/* Input `i` where its elements lie at multiples of 16 bytes: a copy where they may not. Nowhere
- * where it is left out. */
-static mp_status aligned(mp_planner *p, int i, mp_ref *out) {
-    size_t bytes = 0;
-    *out = mp_plan_in(p, i) != NULL ? MP_IN(i) : MP_NOWHERE;
-    if (p->align >= PACK_BYTES || out->place == MP_PLACE_NONE) {
-        return MP_OK;
-    }
-    MP_TRY(mp_shape_bytes(&p->in[i].shape, p->in[i].type, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, out));
-    return mp_plan_copy(p, *out, MP_IN(i), bytes);
-}
-
 static mp_status check(const mp_planner *p) {
     enum { IMAGES_MAX = INT32_MAX / 16 }; /* a grid has that many clusters */
     const mp_shape *x = &p->in[X].shape;
@@ -136,7 +123,7 @@ static mp_status plan_launches(mp_planner *p, const mp_excite_args *image, size_
     mp_ref in[INPUTS], parts = MP_NOWHERE, out = MP_OUT(0);
     const int launches = mp_excite_cut(&room, cut);
     for (int i = 0; i < INPUTS; i++) {
-        MP_TRY(aligned(p, i, &in[i]));
+        MP_TRY(mp_plan_aligned(p, i, &in[i]));
     }
     if (p->align < PACK_BYTES) {
         MP_TRY(mp_plan_scratch(p, bytes, &out));

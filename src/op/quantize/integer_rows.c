@@ -214,27 +214,12 @@ typedef struct ends {
     mp_ref x, w, other, out;
 } ends;
 
-static mp_status aligned(mp_planner *p, mp_ref ref, size_t size, mp_ref *out) {
-    *out = ref;
-    if (p->align >= PIECE || ref.place == MP_PLACE_NONE) {
-        return MP_OK;
-    }
-    return mp_plan_scratch(p, size, out);
-}
-
-static mp_status align_inputs(mp_planner *p, size_t size, ends *at) {
-    const mp_ref other = ref_of(p, MP_ROWS_OTHER);
-    const size_t x_size = (size_t)mp_shape_count(&p->in[MP_ROWS_X].shape);
-    const size_t w_size = (size_t)mp_shape_count(&p->in[MP_ROWS_W].shape);
-    MP_TRY(aligned(p, MP_IN(MP_ROWS_X), x_size, &at->x));
-    MP_TRY(aligned(p, MP_IN(MP_ROWS_W), w_size, &at->w));
-    MP_TRY(aligned(p, other, size, &at->other));
-    MP_TRY(aligned(p, MP_OUT(0), size, &at->out));
-    if (at->x.place == MP_PLACE_SCRATCH) {
-        MP_TRY(mp_plan_copy(p, at->x, MP_IN(MP_ROWS_X), x_size));
-        MP_TRY(mp_plan_copy(p, at->w, MP_IN(MP_ROWS_W), w_size));
-    }
-    return at->other.place == MP_PLACE_SCRATCH ? mp_plan_copy(p, at->other, other, size) : MP_OK;
+static mp_status align_ends(mp_planner *p, size_t size, ends *at) {
+    MP_TRY(mp_plan_aligned(p, MP_ROWS_X, &at->x));
+    MP_TRY(mp_plan_aligned(p, MP_ROWS_W, &at->w));
+    MP_TRY(mp_plan_aligned(p, MP_ROWS_OTHER, &at->other));
+    at->out = MP_OUT(0);
+    return p->align >= PIECE ? MP_OK : mp_plan_scratch(p, size, &at->out);
 }
 
 static mp_status launch(mp_planner *p, mp_integer_rows_args *args) {
@@ -256,7 +241,7 @@ static mp_status launch(mp_planner *p, mp_integer_rows_args *args) {
                          .lanes = cut->lanes,
                          .shared_bytes = cut->shared_bytes};
     }
-    MP_TRY(align_inputs(p, size, &at));
+    MP_TRY(align_ends(p, size, &at));
     MP_TRY(mp_plan_kernel(p, &kernel, "integer_rows_%d_%d_%d", cut->rows, cut->columns,
                           by_eight ? PIECE / 2 : PIECE));
     MP_TRY(MP_LAUNCH(p, kernel, grid, *args, MP_BIND(mp_integer_rows_args, x, at.x),
