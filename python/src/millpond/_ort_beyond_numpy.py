@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,16 +134,26 @@ def array_of(value: Any) -> Any:
     return flat.reshape(shape).copy()
 
 
-def run(session: Any, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
-    """session.run(), also where inputs or outputs are of these types; sequences and maps beside such stay values."""
+def runner(session: Any, names: Sequence[str] | None = None) -> Callable[[Mapping[str, Any]], list[Any]]:
+    """session.run() for these outputs (None: all), also where inputs or outputs are of these types; sequences and maps
+    beside such stay values. Other sessions are asked once, so that runs which are timed cost no more."""
     if not any(from_tensor(argument.type) for argument in (*session.get_inputs(), *session.get_outputs())):
-        return session.run(names, feeds)
+        return lambda feeds: session.run(names, feeds)
     from millpond._ort_native import ort
 
-    values = {
-        name: value_of(array) if type_of(array) is not None else ort.OrtValue.ortvalue_from_numpy(array)
-        for name, array in feeds.items()
-    }
     wanted = names or [output.name for output in session.get_outputs()]
-    results = session.run_with_ort_values(wanted, values)
-    return [array_of(value) if value.is_tensor() else value for value in results]
+
+    def run_values(feeds: Mapping[str, Any]) -> list[Any]:
+        values = {
+            name: value_of(array) if type_of(array) is not None else ort.OrtValue.ortvalue_from_numpy(array)
+            for name, array in feeds.items()
+        }
+        results = session.run_with_ort_values(wanted, values)
+        return [array_of(value) if value.is_tensor() else value for value in results]
+
+    return run_values
+
+
+def run(session: Any, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+    """A single run of runner()."""
+    return runner(session, names)(feeds)

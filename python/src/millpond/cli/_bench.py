@@ -77,7 +77,7 @@ def _millpond(path: Path, given: dict[str, Any]) -> tuple[Any, Callable[[dict[st
     session = mort.session(str(path), device, options=options, session_options=prepared)
     if given["bind"]:
         return session, Bound(session, device.ordinal, lambda array: _in_pool(array, device))
-    return session, lambda feeds: beyond.run(session, None, feeds)
+    return session, beyond.runner(session)
 
 
 def _in_pool(array: Any, device: Any) -> Any:
@@ -93,7 +93,7 @@ def _in_pool(array: Any, device: Any) -> Any:
 
 def _cpu(path: Path, given: dict[str, Any]) -> tuple[Any, Callable[[dict[str, Any]], Any]]:
     session = _options.cpu_session(path, given["threads"])
-    return session, lambda feeds: beyond.run(session, None, feeds)
+    return session, beyond.runner(session)
 
 
 def _cuda(path: Path, given: dict[str, Any]) -> tuple[Any, Callable[[dict[str, Any]], Any]]:
@@ -116,7 +116,7 @@ def _cuda(path: Path, given: dict[str, Any]) -> tuple[Any, Callable[[dict[str, A
         raise Finding(NOTHING, "ONNX Runtime's CUDA provider did not start here")
     if given["bind"]:
         return session, Bound(session, 0, lambda array: ort.OrtValue.ortvalue_from_numpy(array, "cuda", 0))
-    return session, lambda feeds: beyond.run(session, None, feeds)
+    return session, beyond.runner(session)
 
 
 class Bound:

@@ -78,8 +78,9 @@ def _profile(path: Path, given: dict[str, Any], wishes: Any, runs: int, warmup: 
     outputs: list[int] = []
 
     def unprofiled(session: Any, feeds: Any) -> None:
-        outputs.append(_array_bytes(beyond.run(session, None, feeds)))
-        times.extend(_timing.repeated(lambda: beyond.run(session, None, feeds), runs, SECONDS_MAX))
+        run = beyond.runner(session)
+        outputs.append(_array_bytes(run(feeds)))
+        times.extend(_timing.repeated(lambda: run(feeds), runs, SECONDS_MAX))
 
     look = _explain.look_at(path, given, wishes, warmup + runs, unprofiled)
     found = _explain.report(path, look, look.placement)

@@ -48,9 +48,7 @@ class Subject:
         self._explained = functools.partial(_ort_placement.explained, _ort_placement.placement_of(self.session), made)
         self.pool = _ort_register.pool_of(self.device)
         self.names = [output.name for output in self.session.get_outputs()]
-
-    def run(self, feeds: dict[str, Any]) -> list[Any]:
-        return beyond.run(self.session, self.names, feeds)
+        self.run = beyond.runner(self.session, self.names)
 
     @functools.cached_property
     def placement(self) -> Any:
@@ -148,7 +146,7 @@ def _beside_cpu(
         reference = _options.cpu_session(path, given["threads"])
     except Finding as finding:
         return [], str(finding)
-    runs["CPU"] = lambda feeds: beyond.run(reference, subject.names, feeds)
+    runs["CPU"] = beyond.runner(reference, subject.names)
     return [
         _compare.compare(name, result, wanted, given["tolerance"])
         for name, result, wanted in zip(subject.names, results, runs["CPU"](feeds), strict=True)
