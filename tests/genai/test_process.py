@@ -184,4 +184,4 @@ def test_the_other_lines_of_the_page_run(block):
 
 
 def test_the_page_names_what_is_tested():
-    assert f"Tried with {og.__version__.rpartition('.')[0]} " in PAGE
+    assert f"tested with onnxruntime-genai {og.__version__.rpartition('.')[0]} " in PAGE
