@@ -20,11 +20,14 @@ enum {
 };
 
 typedef struct mp_value {
-    const char *name; /* "" for none; the graph's */
-    mp_tensor tensor; /* type MP_NONE, rank and dimensions MP_DIM_UNKNOWN where not known; of a
-                       * constant all known, and `data` its bytes in host memory or 0. Dimensions
-                       * below MP_DIM_UNKNOWN are not known, but those of one number are equal */
-    int32_t producer; /* MP_NO_NODE: an input or a constant */
+    const char *name;     /* "" for none; the graph's */
+    mp_tensor tensor;     /* type MP_NONE, rank and dimensions MP_DIM_UNKNOWN where not known; of a
+                           * constant all known, and `data` its bytes in host memory or 0. Dimensions
+                           * below MP_DIM_UNKNOWN are not known, but those of one number are equal */
+    int32_t producer;     /* MP_NO_NODE: an input or a constant */
+    int32_t within;       /* 0: nowhere else; else 1 + the value in whose rows its own lie, ... */
+    int64_t within_first; /* ... which are `within_row` long, from this element on; where one ... */
+    int64_t within_row;   /* ... segment of a program makes both */
     bool is_constant;
     bool owns_data; /* of a constant: its bytes are the graph's */
     mp_addr device; /* of a constant: where its bytes are on the device; 0: nowhere yet. Borrowed:
@@ -84,6 +87,7 @@ typedef struct mp_graph {
     bool prefers_last;           /* the device is faster at convolutions whose channels come last */
     bool has_clusters;           /* element-wise nodes may be joined to one kernel; true at first */
     bool has_row_clusters;       /* with reductions among them; the same */
+    bool lays_within;            /* values lie within others (mp_value.within) where they can */
     bool has_claimed_types;      /* nobody has checked what is said of the types of its values */
     int32_t origin_count;        /* numbers of origins that were given out */
     const char *last_pass;       /* that changed it; static storage, NULL for none */

@@ -290,11 +290,12 @@ bool mp_vertex_keeps_shape(const mp_vertex *v) {
 
 /* Operators whose output has the rank of their first input. */
 static bool keeps_rank(const mp_vertex *v) {
-    static const char *const names[] = {"Split", "Slice", "Pad", "Conv"};
-    return mp_vertex_is_any(v, names, MP_COUNT_OF(names)) || mp_vertex_keeps_shape(v) ||
-           mp_vertex_is_own(v, "MatMulBias") || mp_vertex_is_own(v, "FusedConv") ||
-           mp_vertex_is_own(v, "IntegerProduct") || mp_vertex_is_own(v, "ShuffleParts") ||
-           strcmp(v->node.op->name, "MatMulNBits") == 0 ||
+    static const char *const names[] = {"Split", "Slice", "Pad"};
+    const char *name = v->node.op->name;
+    const bool is_conv = strcmp(name, "Conv") == 0 || strcmp(name, "FusedConv") == 0;
+    return is_conv || mp_vertex_is_any(v, names, MP_COUNT_OF(names)) || mp_vertex_keeps_shape(v) ||
+           mp_vertex_is_own(v, "MatMulBias") || mp_vertex_is_own(v, "IntegerProduct") ||
+           mp_vertex_is_own(v, "ShuffleParts") || strcmp(v->node.op->name, "MatMulNBits") == 0 ||
            (mp_vertex_is(v, "ReduceMean") && mp_node_int(&v->node, "keepdims", 1) == 1);
 }
 

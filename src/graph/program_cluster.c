@@ -93,7 +93,8 @@ static mp_status add_cluster(mp_draft *draft, const mp_units *units, const mp_un
         in[i].data = 0;
         draft->is_wanted[unit->in[i]] = true;
     }
-    MP_TRY(mp_draft_step_plan(draft, &ends, &node, in, unit->expression, &made));
+    MP_TRY(mp_draft_step_plan(draft, &ends, &node, in,
+                              &(mp_step_form){.expression = unit->expression}, &made));
     mp_program_step *step = mp_draft_step_of(draft, &ends);
     step->plan = made.plan;
     step->recipe = made.recipe;

@@ -73,10 +73,12 @@ void mp_draft_close(mp_draft *draft) {
     free(draft->is_again);
     free(draft->outlives);
     free(draft->made_in);
+    free(draft->pitches);
 }
 
 mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align,
-                        mp_assumptions *assumed, const mp_program *like, mp_draft *draft) {
+                        mp_assumptions *assumed, const mp_program *like, bool *strays,
+                        mp_draft *draft) {
     const bool joins = assumed != NULL;
     const size_t values = (size_t)graph->value_count + 1;
     mp_program *program = calloc(1, sizeof *program);
@@ -85,6 +87,8 @@ mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align,
                         .like = like != NULL && like->align == align ? like : NULL,
                         .joins = joins,
                         .assumed = assumed,
+                        .strays = strays,
+                        .pitches = calloc(widest(graph) + 1, sizeof(int64_t)),
                         .work = calloc(widest(graph) + 1, sizeof(mp_tensor)),
                         .last = calloc(values, sizeof(int32_t)),
                         .first = calloc(values, sizeof(int32_t)),
@@ -99,7 +103,8 @@ mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align,
                        draft->work != NULL && draft->last != NULL && draft->first != NULL &&
                        draft->fates != NULL && draft->is_made != NULL && draft->is_wanted != NULL &&
                        draft->is_asked != NULL && draft->is_again != NULL &&
-                       draft->outlives != NULL && (draft->made_in != NULL || !joins);
+                       draft->outlives != NULL && draft->pitches != NULL &&
+                       (draft->made_in != NULL || !joins);
     draft->tensors = program != NULL ? program->tensors : NULL;
     return whole ? MP_OK
                  : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to plan a graph of %d nodes",
@@ -345,6 +350,10 @@ mp_status mp_draft_plan(mp_draft *draft) {
     MP_TRY(mp_draft_ask(draft));
     find_outliving(draft);
     MP_TRY(mp_draft_clusters(draft));
+    draft->has_strayed = mp_draft_find_strays(draft);
+    if (draft->has_strayed) {
+        return MP_OK;
+    }
     MP_TRY(find_end(draft));
     return settle(draft);
 }

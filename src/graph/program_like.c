@@ -10,7 +10,8 @@
 #include <string.h>
 
 /* A recipe: the expression of a cluster, then of each input a word for type, rank and whether its
- * values are known, its dimensions, and these values. A plan of more bytes of them is made anew. */
+ * values are known, its pitch, its dimensions, and these values, then the pitches of the outputs. A
+ * plan of more bytes of values is made anew. */
 enum { VALUES_MOST = 4096 };
 
 static bool write(mp_program *program, const void *bytes, size_t size) {
@@ -23,8 +24,9 @@ static bool write(mp_program *program, const void *bytes, size_t size) {
 }
 
 static bool write_tensor(mp_program *program, const mp_tensor *in, size_t values) {
-    const int64_t head = (int64_t)in->type << 16 | (int64_t)in->shape.rank << 8 | (in->data != 0);
-    return write(program, &head, sizeof head) &&
+    const int64_t head[] = {
+        (int64_t)in->type << 16 | (int64_t)in->shape.rank << 8 | (in->data != 0), in->pitch};
+    return write(program, head, sizeof head) &&
            write(program, in->shape.dim, (size_t)in->shape.rank * sizeof in->shape.dim[0]) &&
            (values == 0 || write(program, (const void *)(uintptr_t)in->data, values));
 }
@@ -57,16 +59,21 @@ static bool is_same(const mp_program *a, mp_recipe of_a, const mp_program *b, mp
 }
 
 /* Writes the recipe down, whose size is 0 where the plan is only this program's. */
-static mp_status write_recipe(mp_draft *draft, int32_t node, const mp_tensor *in, int in_count,
-                              const char *expression, mp_recipe *recipe) {
+static mp_status write_recipe(mp_draft *draft, const mp_step_ends *ends, const mp_tensor *in,
+                              const mp_step_form *form, mp_recipe *recipe) {
     mp_program *program = draft->program;
+    const char *expression = form->expression;
     *recipe = (mp_recipe){.first = program->recipe_bytes};
-    if (!is_kept(draft, node, in, in_count)) {
+    if (!is_kept(draft, ends->node, in, ends->in_count)) {
         return MP_OK;
     }
     bool whole = expression == NULL || write(program, expression, strlen(expression) + 1);
-    for (int i = 0; i < in_count && whole; i++) {
+    for (int i = 0; i < ends->in_count && whole; i++) {
         whole = write_tensor(program, &in[i], values_of(&in[i]));
+    }
+    if (form->out_pitch != NULL && whole) {
+        whole =
+            write(program, form->out_pitch, (size_t)ends->out_count * sizeof form->out_pitch[0]);
     }
     recipe->size = program->recipe_bytes - recipe->first;
     return whole ? MP_OK
@@ -74,11 +81,11 @@ static mp_status write_recipe(mp_draft *draft, int32_t node, const mp_tensor *in
 }
 
 mp_status mp_draft_step_plan(mp_draft *draft, const mp_step_ends *ends, const mp_node *node,
-                             const mp_tensor *in, const char *expression, mp_step_plan *out) {
+                             const mp_tensor *in, const mp_step_form *form, mp_step_plan *out) {
     const mp_program *program = draft->program;
     const mp_program_step *like = mp_draft_like(draft, ends->node);
     *out = (mp_step_plan){.plan = NULL};
-    MP_TRY(write_recipe(draft, ends->node, in, ends->in_count, expression, &out->recipe));
+    MP_TRY(write_recipe(draft, ends, in, form, &out->recipe));
     if (like != NULL && out->recipe.size > 0 &&
         is_same(program, out->recipe, draft->like, like->recipe)) {
         out->same = like;
@@ -86,8 +93,8 @@ mp_status mp_draft_step_plan(mp_draft *draft, const mp_step_ends *ends, const mp
         mp_plan_retain(out->plan);
         return MP_OK;
     }
-    return mp_plan_make(program->device, node, in, ends->in_count, ends->out_count, program->align,
-                        &out->plan);
+    return mp_plan_make_apart(program->device, node, in, ends->in_count, ends->out_count,
+                              form->out_pitch, program->align, &out->plan);
 }
 
 void mp_program_number(mp_program *program) {

@@ -24,47 +24,79 @@ static mp_status plan(mp_draft *draft) {
     mp_kernel_batch batch;
     mp_kernel_batch_open(&batch, draft->program->device);
     const mp_status status = mp_draft_plan(draft);
-    if (draft->gives_up) {
+    if (draft->gives_up || draft->has_strayed) {
         batch.count = 0; /* nobody will launch them */
     }
     const mp_status made = mp_kernel_batch_close(&batch);
     return status == MP_OK ? made : status;
 }
 
-static mp_status finish(mp_draft *draft, mp_status status, mp_program **out) {
+/* What is known before a draft is planned. */
+typedef struct beginning {
+    mp_device *device;
+    const mp_graph *graph;
+    int32_t align;
+    mp_assumptions *assumed;
+    const mp_program *like;
+    const mp_tensor *in; /* of the first segment */
+    mp_program *before;  /* of others, and what was found behind it */
+    const void *found;
+} beginning;
+
+static mp_status begin(const beginning *from, mp_draft *draft);
+
+/* One attempt; another one is to be made where values strayed. */
+static mp_status try_make(const beginning *from, bool *strays, bool *again, mp_program **out) {
+    mp_draft draft;
+    mp_status status = mp_draft_open(from->device, from->graph, from->align, from->assumed,
+                                     from->like, strays, &draft);
     if (status == MP_OK) {
-        status = plan(draft);
+        status = begin(from, &draft);
     }
-    mp_draft_close(draft);
-    *out = draft->program;
-    if (status != MP_OK || draft->gives_up) {
-        mp_program_release(draft->program);
+    if (status == MP_OK) {
+        status = plan(&draft);
+    }
+    mp_draft_close(&draft);
+    *again = status == MP_OK && draft.has_strayed;
+    *out = draft.program;
+    if (status != MP_OK || draft.gives_up || draft.has_strayed) {
+        mp_program_release(draft.program);
         *out = NULL;
     }
     return status;
 }
 
-static mp_status make(mp_device *device, const mp_graph *graph, const mp_tensor *in, int32_t align,
-                      mp_assumptions *assumed, const mp_program *like, mp_program **out) {
-    mp_draft draft;
-    const mp_status status = mp_draft_open(device, graph, align, assumed, like, &draft);
-    if (status == MP_OK) {
-        set_known(&draft, in);
+static mp_status make(const beginning *from, mp_program **out) {
+    const bool lays = from->graph->lays_within && from->assumed == NULL;
+    bool *strays = lays ? calloc((size_t)from->graph->value_count + 1, sizeof *strays) : NULL;
+    bool again = true;
+    mp_status status = MP_OK;
+    *out = NULL;
+    if (lays && strays == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to plan a graph");
     }
-    return finish(&draft, status, out);
+    while (status == MP_OK && again) {
+        status = try_make(from, strays, &again, out);
+    }
+    free(strays);
+    return status;
 }
 
 mp_status mp_program_make(mp_device *device, const mp_graph *graph, const mp_tensor *in,
                           int32_t align, const mp_program *like, mp_program **out) {
-    return make(device, graph, in, align, NULL, like, out);
+    const beginning from = {
+        .device = device, .graph = graph, .align = align, .like = like, .in = in};
+    return make(&from, out);
 }
 
 mp_status mp_program_join(mp_device *device, const mp_graph *graph, const mp_tensor *in,
                           int32_t align, mp_program **out) {
     mp_assumptions assumed = {.is_new = true};
+    const beginning from = {
+        .device = device, .graph = graph, .align = align, .assumed = &assumed, .in = in};
     while (assumed.is_new) {
         assumed.is_new = false;
-        MP_TRY(make(device, graph, in, align, &assumed, NULL, out));
+        MP_TRY(make(&from, out));
     }
     return MP_OK;
 }
@@ -119,25 +151,32 @@ static void take_over(mp_draft *draft, const mp_program *before) {
     program->base_first = before->base_count;
 }
 
+static mp_status begin(const beginning *from, mp_draft *draft) {
+    mp_program *program = draft->program, *before = from->before;
+    if (before == NULL) {
+        set_known(draft, from->in);
+        return MP_OK;
+    }
+    program->found = malloc(before->found_bytes + 1);
+    if (program->found == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to plan a graph on");
+    }
+    memcpy(program->found, from->found, before->found_bytes);
+    program->before = before;
+    mp_program_retain(before);
+    take_over(draft, before);
+    set_found(draft, before);
+    set_results(draft, before);
+    return MP_OK;
+}
+
 mp_status mp_program_continue(mp_program *before, const void *found, const mp_program *like,
                               mp_program **out) {
-    mp_draft draft;
-    mp_status status =
-        mp_draft_open(before->device, before->graph, before->align, NULL, like, &draft);
-    mp_program *program = draft.program;
-    if (status == MP_OK) {
-        program->found = malloc(before->found_bytes + 1);
-        status = program->found != NULL
-                     ? MP_OK
-                     : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to plan a graph on");
-    }
-    if (status == MP_OK) {
-        memcpy(program->found, found, before->found_bytes);
-        program->before = before;
-        mp_program_retain(before);
-        take_over(&draft, before);
-        set_found(&draft, before);
-        set_results(&draft, before);
-    }
-    return finish(&draft, status, out);
+    const beginning from = {.device = before->device,
+                            .graph = before->graph,
+                            .align = before->align,
+                            .like = like,
+                            .before = before,
+                            .found = found};
+    return make(&from, out);
 }

@@ -193,10 +193,37 @@ static mp_status join_inputs(const mp_draft *draft, const mp_program_step *step,
     return MP_OK;
 }
 
+/* What the graph says to lie in the rows of another value does, whatever else could be. */
+static void join_within(const mp_draft *draft, value_class *classes) {
+    for (int32_t i = 0; i < draft->graph->value_count; i++) {
+        const mp_value *v = &draft->graph->values[i];
+        if (draft->is_made[i] && mp_draft_lies_within(draft, i)) {
+            join(classes, i, v->within - 1,
+                 (size_t)v->within_first * mp_dtype_size(draft->tensors[i].type));
+        }
+    }
+}
+
+/* Whether one of its operands lies so, which the plan has taken into account. */
+static bool is_apart(const mp_draft *draft, const mp_program_step *step) {
+    bool apart = false;
+    for (int i = 0; i < step->in_count; i++) {
+        apart = apart || (step->in[i] != MP_NO_VALUE && draft->tensors[step->in[i]].pitch > 0);
+    }
+    for (int i = 0; i < step->out_count; i++) {
+        apart = apart || (step->out[i] != MP_NO_VALUE && draft->tensors[step->out[i]].pitch > 0);
+    }
+    return apart;
+}
+
 static mp_status join_parts(const mp_draft *draft, const mp_program_step *step,
                             value_class *classes, bool *done) {
     *done = false;
     if (step->kind != MP_STEP_PLAN) {
+        return MP_OK;
+    }
+    if (is_apart(draft, step)) {
+        *done = mp_plan_step_count(step->plan) == 0;
         return MP_OK;
     }
     if (mp_joins_inputs(draft, step)) {
@@ -439,6 +466,7 @@ static mp_status join_all(const mp_draft *draft, value_class *classes) {
 static mp_status place(const mp_draft *draft, value_class *classes) {
     mp_program *program = draft->program;
     MP_TRY(open_classes(draft, classes));
+    join_within(draft, classes);
     MP_TRY(join_all(draft, classes));
     place_outputs(draft, classes);
     lend_outputs(draft, classes);

@@ -172,9 +172,13 @@ typedef struct mp_draft {
     size_t listed;       /* of the program's lists */
     int32_t *made_in;    /* by value: the branch that it is made in, where branches are joined */
     mp_assumptions *assumed; /* borrowed; NULL where branches are not joined */
-    bool asks;               /* for a value at least */
-    bool joins;              /* both branches of conditions that are not known */
-    bool gives_up;           /* they cannot be joined */
+    bool *strays;     /* by value: it lies within no other, whatever the graph says; borrowed;
+                       * NULL: none does */
+    int64_t *pitches; /* for the outputs of one node */
+    bool asks;        /* for a value at least */
+    bool joins;       /* both branches of conditions that are not known */
+    bool gives_up;    /* they cannot be joined */
+    bool has_strayed; /* there are more strays: it has to be planned again */
 } mp_draft;
 
 /* Behind all steps: there are no more than nodes, or, where branches are joined, twice as many. */
@@ -184,9 +188,11 @@ static inline int32_t mp_draft_end(const mp_draft *draft) {
 
 /* ---- program_draft.c ---- */
 
-/* `assumed`: to join branches; NULL for segments. `like`: as for mp_program_make. */
+/* `assumed`: to join branches; NULL for segments. `like`: as for mp_program_make. `strays`: as
+ * mp_draft. */
 mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align,
-                        mp_assumptions *assumed, const mp_program *like, mp_draft *draft);
+                        mp_assumptions *assumed, const mp_program *like, bool *strays,
+                        mp_draft *draft);
 void mp_draft_close(mp_draft *draft); /* the program stays */
 /* Plans all that can be planned, and places it. */
 mp_status mp_draft_plan(mp_draft *draft);
@@ -232,6 +238,14 @@ void mp_program_name_same(mp_program_step *step, const mp_program_step *same);
 /* Frees what it owns. */
 void mp_program_step_close(mp_program_step *step);
 
+/* ---- program_within.c ---- */
+
+bool mp_draft_lies_within(const mp_draft *draft, int32_t value);
+/* mp_planner.out_pitch of a node, until the next one is asked for. */
+const int64_t *mp_draft_pitches(mp_draft *draft, const mp_vertex *v);
+/* Of what is planned, whether there are more strays than were known. */
+bool mp_draft_find_strays(mp_draft *draft);
+
 /* ---- program_like.c: plans that a program has in common with one made before ---- */
 
 /* The plan of a step, and where it comes from. */
@@ -241,10 +255,16 @@ typedef struct mp_step_plan {
     const mp_program_step *same; /* of the program before, which has this plan; NULL: it is new */
 } mp_step_plan;
 
+/* What it depends on, too. */
+typedef struct mp_step_form {
+    const char *expression;   /* of a cluster; else NULL */
+    const int64_t *out_pitch; /* as mp_planner.out_pitch */
+} mp_step_form;
+
 /* Takes the plan of `node` over from the program before, where that made it from the same inputs,
- * or else makes it. `expression`: of a cluster, else NULL. Fails: as mp_plan_make. */
+ * or else makes it. Fails: as mp_plan_make. */
 mp_status mp_draft_step_plan(mp_draft *draft, const mp_step_ends *ends, const mp_node *node,
-                             const mp_tensor *in, const char *expression, mp_step_plan *out);
+                             const mp_tensor *in, const mp_step_form *form, mp_step_plan *out);
 /* The step of the program before that begins with `node`; NULL for none. */
 const mp_program_step *mp_draft_like(const mp_draft *draft, int32_t node);
 /* Numbers the steps, once they are all there, in their order. */

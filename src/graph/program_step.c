@@ -129,7 +129,8 @@ mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, const mp_tensor *in)
     mp_node planned = v->node;
     mp_step_plan made;
     planned.constants = constants_of(draft->graph, v);
-    MP_TRY(mp_draft_step_plan(draft, &ends, &planned, in, NULL, &made));
+    const mp_step_form form = {.out_pitch = mp_draft_pitches(draft, v)};
+    MP_TRY(mp_draft_step_plan(draft, &ends, &planned, in, &form, &made));
     mp_program_step *step = mp_draft_step(draft, node, true);
     step->plan = made.plan;
     step->recipe = made.recipe;

@@ -17,7 +17,8 @@
  * `name=...`, and cannot be read.
  * Nodes of a branch stand between `when condition` or `unless condition` and `end`. Operators of
  * other domains than ONNX's have it in front: com.microsoft.Gelu-1. Behind `<-` are the nodes of
- * the model that a node stands for, where that is not just itself.
+ * the model that a node stands for, where that is not just itself. `within b y 16` at the end: rows
+ * of b lie in those of y from element 16 on; it cannot be read.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_GRAPH_TEXT_H
 #define MP_GRAPH_TEXT_H

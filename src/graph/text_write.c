@@ -233,6 +233,16 @@ static void write_graph(const writer *w) {
         write_name(w, graph->outputs[i]);
         (void)fputc('\n', w->out);
     }
+    for (int32_t i = 0; i < graph->value_count; i++) {
+        const mp_value *v = &graph->values[i];
+        if (v->within != 0) {
+            (void)fputs("within ", w->out);
+            write_name(w, i);
+            (void)fputc(' ', w->out);
+            write_name(w, v->within - 1);
+            (void)fprintf(w->out, " %" PRId64 "\n", v->within_first);
+        }
+    }
 }
 
 static mp_status write_text_of(const mp_graph *graph, bool origins, char **out) {

@@ -186,4 +186,6 @@ DEVICE_TEST(fused_inputs_that_do_not_fit_are_refused) {
     op_refuse_fused(device, "x0=f32 x1=f32 t0=add(x0,x1) -> t0", two, 1, MP_INVALID_ARGUMENT,
                     "has 2 inputs");
     op_refuse_fused(device, "x0=f16 t0=exp(x0) -> t0", two, 1, MP_INVALID_ARGUMENT, "not float16");
+    op_refuse_fused(device, "x0=f32 t0=exp(x0) t1=neg(x0) -> t0 t1:apart", two, 1,
+                    MP_INVALID_ARGUMENT, "only the one output of elements lies apart");
 }

@@ -27,6 +27,14 @@ static size_t bytes_of(const op_tensor *tensor) {
     return bytes;
 }
 
+/* With what lies between rows. */
+static size_t bytes_apart(const op_tensor *tensor, int64_t pitch) {
+    const mp_shape *shape = &tensor->shape;
+    return pitch == 0 ? bytes_of(tensor)
+                      : (size_t)(mp_shape_span(shape, 0, shape->rank - 1) * pitch) *
+                            mp_dtype_size(tensor->type);
+}
+
 static bool on_host(uint32_t mask, int i) {
     return (mask & 1u << i) != 0;
 }
@@ -63,14 +71,16 @@ static mp_status make_plan(mp_device *device, const op_case *c, const int64_t *f
     const int32_t align = align_of(c);
     mp_tensor in[OP_INPUTS];
     for (int i = 0; i < c->in_count; i++) {
-        in[i] = (mp_tensor){.type = c->in[i].type, .shape = c->in[i].shape};
+        in[i] =
+            (mp_tensor){.type = c->in[i].type, .shape = c->in[i].shape, .pitch = c->in_pitch[i]};
         if (on_host(op->host_in, i) && c->in[i].type != MP_NONE) {
             in[i].data = (mp_addr)c->in[i].data;
         }
     }
     return found != NULL
                ? mp_plan_finish(device, &node, in, c->in_count, c->out_count, align, found, out)
-               : mp_plan_make(device, &node, in, c->in_count, c->out_count, align, out);
+               : mp_plan_make_apart(device, &node, in, c->in_count, c->out_count, c->out_pitch,
+                                    align, out);
 }
 
 mp_status op_plan(mp_device *device, const op_case *c, mp_plan **out) {
@@ -112,8 +122,8 @@ static size_t skew_of(const op_case *c, const op_tensor *tensor) {
 }
 
 static on_device upload(mp_device *device, mp_stream *stream, const op_tensor *tensor,
-                        size_t skew) {
-    const size_t size = bytes_of(tensor);
+                        int64_t pitch, size_t skew) {
+    const size_t size = bytes_apart(tensor, pitch);
     const on_device memory = take(device, size + skew);
     if (size > 0) {
         CHECK_OK(
@@ -122,8 +132,9 @@ static on_device upload(mp_device *device, mp_stream *stream, const op_tensor *t
     return memory;
 }
 
-static void download(mp_device *device, mp_stream *stream, mp_addr from, op_tensor *tensor) {
-    const size_t size = bytes_of(tensor);
+static void download(mp_device *device, mp_stream *stream, mp_addr from, int64_t pitch,
+                     op_tensor *tensor) {
+    const size_t size = bytes_apart(tensor, pitch);
     void *data = calloc(1, size + 1);
     CHECK(data != NULL);
     if (size > 0) {
@@ -169,7 +180,7 @@ void op_run(mp_device *device, op_case *c) {
     for (int i = 0; i < c->in_count; i++) {
         if (c->in[i].type != MP_NONE && !on_host(op->host_in, i)) {
             const size_t skew = skew_of(c, &c->in[i]);
-            in[i] = upload(device, stream, &c->in[i], skew);
+            in[i] = upload(device, stream, &c->in[i], c->in_pitch[i], skew);
             in_addr[i] = in[i].addr + skew;
         } else {
             in_addr[i] = (mp_addr)c->in[i].data;
@@ -201,15 +212,16 @@ void op_run(mp_device *device, op_case *c) {
             out_addr[i] = (mp_addr)data;
         } else {
             const size_t skew = skew_of(c, &c->out[i]);
-            out[i] = take(device, bytes_of(&c->out[i]) + skew);
+            out[i] = take(device, bytes_apart(&c->out[i], c->out_pitch[i]) + skew);
             out_addr[i] = out[i].addr + skew;
+            CHECK_OK(device->ops->fill(device, stream, out[i].addr, OP_BETWEEN, 1, out[i].size));
         }
     }
     const on_device scratch = take(device, mp_plan_scratch_bytes(plan));
     CHECK_OK(mp_plan_run_finish(plan, stream, in_addr, out_addr, scratch.addr, kept.addr));
     for (int i = 0; i < c->out_count; i++) {
         if (!on_host(op->host_out | c->out_absent, i)) {
-            download(device, stream, out_addr[i], &c->out[i]);
+            download(device, stream, out_addr[i], c->out_pitch[i], &c->out[i]);
         }
     }
     CHECK_OK(device->ops->stream_synchronize(device, stream));

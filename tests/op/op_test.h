@@ -35,8 +35,13 @@ typedef struct op_case {
     uint32_t constant;   /* bit i: input i is a constant, as mp_node.constants, which op_run
                           * prepares if that is wanted */
     uint32_t prepared;   /* bit i: it has; filled in by op_run */
+    /* mp_tensor.pitch; the data are then rows so far apart, also those that an output gets, whose
+     * bytes between rows are OP_BETWEEN before the run. */
+    int64_t in_pitch[OP_INPUTS], out_pitch[OP_OUTPUTS];
     op_tensor out[OP_OUTPUTS];
 } op_case;
+
+enum { OP_BETWEEN = 0x5a };
 
 /* Plans the case. Gives: `*out` on success. For tests of what must fail. */
 mp_status op_plan(mp_device *device, const op_case *c, mp_plan **out);

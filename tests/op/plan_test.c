@@ -359,8 +359,9 @@ DEVICE_TEST(plans_do_not_read_device_memory) {
     const mp_op op = {.domain = "", .name = "Lister", .host_in = 1u << 0, .plan = plan_list};
     const mp_node node = {.op = &op, .name = "n"};
     const int64_t starts[] = {1, 2};
-    const mp_tensor in[] = {{MP_I64, {.rank = 1, .dim = {2}}, (mp_addr)starts},
-                            {MP_I64, {.rank = 1, .dim = {2}}, 0}};
+    const mp_tensor in[] = {
+        {.type = MP_I64, .shape = {.rank = 1, .dim = {2}}, .data = (mp_addr)starts},
+        {.type = MP_I64, .shape = {.rank = 1, .dim = {2}}}};
     mp_plan *plan = NULL;
     CHECK_OK(mp_plan_make(device, &node, in, 1, 1, 16, &plan));
     mp_plan_release(plan);

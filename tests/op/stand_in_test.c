@@ -135,24 +135,33 @@ static void check_same(const rig *r, const mp_expression *e, const char *what) {
     }
 }
 
-/* The expression over [30, 50], by its own kernel and by the other one. */
+/* The expression over [30, 50], by its own kernel and by the other one; over [23, 56] in rows of 64
+ * where these lie apart. */
 static void compare(rig *r, const mp_expression *e, const mp_reading *readings, const char *what) {
-    static const mp_shape out = {2, {30, 50}}, view_shapes[] = {{1, {50}}, {2, {30, 1}}};
-    const mp_shape *views[K_WALK_VIEWS];
+    static const mp_shape shapes[] = {{2, {30, 50}}, {2, {23, 56}}};
+    static const mp_shape view_shapes[] = {{1, {50}}, {2, {30, 1}}};
+    static const int64_t rows[MP_RANK_MAX] = {64, 1};
+    const mp_shape out = shapes[e->is_apart];
+    int64_t views[K_WALK_VIEWS][MP_RANK_MAX];
     mp_stand_in_table table;
     mp_fused_kernel own;
     mp_piece piece;
     int view_count = 0;
     for (int i = 0; i < e->input_count; i++) {
-        if (readings[i] == MP_READ_VIEW) {
-            views[view_count] = &view_shapes[view_count % 2];
+        if (readings[i] == MP_READ_VIEW && e->is_apart) {
+            memcpy(views[view_count++], rows, sizeof rows);
+        } else if (readings[i] == MP_READ_VIEW) {
+            mp_shape_broadcast_strides(&view_shapes[view_count % 2], &out, views[view_count]);
             view_count++;
         }
     }
+    if (e->is_apart) {
+        memcpy(views[view_count++], rows, sizeof rows);
+    }
     const size_t size = mp_stand_in_write(e, readings, &table);
     CHECK(size > 0);
-    CHECK_OK(mp_piece_at(&out, views, view_count, 0, &piece));
-    CHECK_EQ_INT(piece.walk.count, COUNT);
+    CHECK_OK(mp_piece_strided(&out, views, view_count, 0, &piece));
+    CHECK_EQ_INT(piece.walk.count, mp_shape_count(&out));
     CHECK_OK(mp_fused_kernel_get(r->device, e, readings, &own));
     CHECK(own.stand_in == 0);
     set_inputs(r, e);
@@ -253,6 +262,10 @@ DEVICE_TEST(stand_in_gives_the_bits_of_chains) {
         "t4=less(t3,x2) t5=cast.u8(t3) t6=not(t4) -> t1 t5 t6",
         "x0=u8 x1=u8 x2=bf16 n0=bf16:40490fdb t0=sub(x0,x1) t1=cast.bf16(t0) t2=mul(t1,n0) "
         "t3=max(t2,x2) t4=neg(t3) -> t4",
+        "x0=f16 x1=f16 x2=f32 t0=add(x0,x1) t1=swish(t0;3f800000;00000000) t2=cast.f32(t1) "
+        "t3=add(t2,x2) -> t3:apart",
+        "x0=f16 x1=f16 x2=bf16 t0=add(x0,x1) t1=relu(t0) t2=cast.bf16(t1) t3=mul(t2,x2) -> "
+        "t3:apart",
     };
     static const mp_reading readings[][3] = {
         {MP_READ_WHOLE, MP_READ_WHOLE, MP_READ_WHOLE},

@@ -137,6 +137,7 @@ TEST(fused_text_compiles_for_every_gpu) {
         fold_functions(op_types[t], MP_COUNT_OF(words), &e);
         compile(&e, readings, archs[t % MP_COUNT_OF(archs)]);
         fold_casts(op_types[t], &e);
+        e.is_apart = t % 2 == 0;
         compile(&e, readings, archs[(t + 3) % MP_COUNT_OF(archs)]);
     }
 }

@@ -330,7 +330,7 @@ mp_status mp__cuda_conv_prepare(mp_device *self, const mp_conv *shape, mp_math *
     MP_TRY(library_need());
     MP_TRY(mp__cuda_enter(device, &scope));
     mp_status status = mp__cuda_conv_graph_prepare(device, shape, &made, whole);
-    if (status == MP_UNSUPPORTED) {
+    if (status == MP_UNSUPPORTED && !mp_conv_is_apart(shape)) {
         *whole = !mp_conv_has_epilogue(shape);
         status = conv_make(device, shape, &made);
     }

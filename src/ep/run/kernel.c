@@ -56,6 +56,7 @@ static mp_status read_input(const kernel *k, const OrtKernelContext *context, in
     MP_TRY(mp__from_ort(ORT->KernelContext_GetInput(context, (size_t)i, &value)));
     c->in_addr[i] = 0;
     tensor->data = 0;
+    tensor->pitch = 0;
     if (value == NULL) {
         tensor->type = MP_NONE;
         tensor->shape.rank = 0;

@@ -261,7 +261,8 @@ K_KERNEL(mp_fused_args, args) {
         }
         K_ONE_COPY
         for (int32_t i = 0; i < code->out_count; i++) {
-            s_store(code->out_type[i], args.out[i], n, slots[code->out_slot[i]]);
+            const int64_t to = code->is_apart ? (int64_t)at[view] : n;
+            s_store(code->out_type[i], args.out[i], to, slots[code->out_slot[i]]);
         }
     }
 }

@@ -46,6 +46,7 @@ typedef struct k_stand_in_code {
     uint8_t in_type[K_FUSED_IN], in_slot[K_FUSED_IN], in_reading[K_FUSED_IN];
     uint8_t number_slot[K_FUSED_NUMBERS];
     uint8_t out_type[K_FUSED_OUT], out_slot[K_FUSED_OUT];
+    uint8_t is_apart; /* the output is the last view of the walk */
 } k_stand_in_code;
 
 #endif

@@ -61,6 +61,8 @@ struct mp_op {
     int view_of;       /* 1 + the input whose memory output 0 may simply be; 0 for none */
     mp_alias in_place[MP_ALIASES_MAX]; /* output may reuse the input's memory when nobody else */
     int in_place_count;                /* reads it and the sizes agree */
+    uint32_t apart_in, apart_out;      /* bit i: the rows of input or output i may lie apart
+                                        * (mp_tensor.pitch); bit 31: i >= 31 too */
     bool sizes_differ; /* often: ONNX Runtime is not told, which takes unknown ones for the same */
     bool needs_conv;   /* no use without the device's convolutions */
     bool variadic;     /* the inputs are a list of any length: none of them may be left out, which
@@ -99,6 +101,14 @@ static inline bool mp_op_host_in(const mp_op *op, size_t i) {
 }
 static inline bool mp_op_host_out(const mp_op *op, size_t i) {
     return (op->host_out >> MP_MIN(i, 31) & 1) != 0;
+}
+
+/* Whether rows of input or output `i` may lie apart. */
+static inline bool mp_op_apart_in(const mp_op *op, size_t i) {
+    return (op->apart_in >> MP_MIN(i, 31) & 1) != 0;
+}
+static inline bool mp_op_apart_out(const mp_op *op, size_t i) {
+    return (op->apart_out >> MP_MIN(i, 31) & 1) != 0;
 }
 
 /* Whether no model names it. */

@@ -108,14 +108,10 @@ static int64_t pieces_of(const mp_space *space, int outer, int64_t inner) {
     return count;
 }
 
-mp_status mp_piece_at(const mp_shape *shape, const mp_shape *const *in, int views, int64_t first,
-                      mp_piece *out) {
-    int64_t stride[K_WALK_VIEWS][MP_RANK_MAX];
+mp_status mp_piece_strided(const mp_shape *shape, int64_t (*stride)[MP_RANK_MAX], int views,
+                           int64_t first, mp_piece *out) {
     int64_t inner = 1;
     mp_space space;
-    for (int v = 0; v < views; v++) {
-        mp_shape_broadcast_strides(in[v], shape, stride[v]);
-    }
     mp_space_make(shape, stride, views, &space);
     *out = (mp_piece){.out = first};
     const int outer = outer_dims(&space, &inner);
@@ -125,6 +121,15 @@ mp_status mp_piece_at(const mp_shape *shape, const mp_shape *const *in, int view
     }
     set_walk(&space, outer > 0 ? outer - 1 : 0, views, &out->walk);
     return MP_OK;
+}
+
+mp_status mp_piece_at(const mp_shape *shape, const mp_shape *const *in, int views, int64_t first,
+                      mp_piece *out) {
+    int64_t stride[K_WALK_VIEWS][MP_RANK_MAX];
+    for (int v = 0; v < views; v++) {
+        mp_shape_broadcast_strides(in[v], shape, stride[v]);
+    }
+    return mp_piece_strided(shape, stride, views, first, out);
 }
 
 mp_ref mp_ref_element(mp_ref ref, int64_t element, mp_dtype dtype) {

@@ -20,6 +20,10 @@ typedef struct mp_piece {
 mp_status mp_piece_at(const mp_shape *shape, const mp_shape *const *in, int views, int64_t first,
                       mp_piece *out);
 
+/* The same for views with these strides, as mp_shape_broadcast_strides gives them. */
+mp_status mp_piece_strided(const mp_shape *shape, int64_t (*stride)[MP_RANK_MAX], int views,
+                           int64_t first, mp_piece *out);
+
 /* `ref` moved on by elements of `dtype`. */
 mp_ref mp_ref_element(mp_ref ref, int64_t element, mp_dtype dtype);
 

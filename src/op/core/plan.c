@@ -28,13 +28,35 @@ bool mp_plan_is_constant(const mp_planner *p, mp_ref ref) {
            (ref.place == MP_PLACE_IN && mp_node_constant(p->node, (int)ref.index));
 }
 
+void mp_tensor_strides(const mp_tensor *x, int64_t stride[MP_RANK_MAX]) {
+    const int last = x->shape.rank - 1;
+    mp_shape_strides(&x->shape, stride);
+    if (x->pitch > 0 && last > 0) {
+        stride[last - 1] = x->pitch;
+        for (int d = last - 2; d >= 0; d--) {
+            stride[d] = stride[d + 1] * x->shape.dim[d + 1];
+        }
+    }
+}
+
+void mp_tensor_broadcast_strides(const mp_tensor *x, const mp_shape *out,
+                                 int64_t stride[MP_RANK_MAX]) {
+    const int skip = out->rank - x->shape.rank;
+    int64_t own[MP_RANK_MAX] = {0};
+    mp_tensor_strides(x, own);
+    for (int d = 0; d < out->rank; d++) {
+        const bool repeated = d < skip || x->shape.dim[d - skip] != out->dim[d];
+        stride[d] = repeated ? 0 : own[d - skip];
+    }
+}
+
 mp_status mp_plan_output(mp_planner *p, int i, mp_dtype dtype, const mp_shape *shape) {
     if (i >= p->out_count) {
         return MP_OK;
     }
     size_t bytes = 0;
     MP_TRY(mp_shape_bytes(shape, dtype, &bytes));
-    p->plan->out[i] = (mp_tensor){.type = dtype, .shape = *shape};
+    p->plan->out[i] = (mp_tensor){.type = dtype, .shape = *shape, .pitch = mp_plan_out_pitch(p, i)};
     return MP_OK;
 }
 

@@ -16,8 +16,16 @@ struct mp_table;
 typedef struct mp_tensor {
     mp_dtype type; /* MP_NONE: an optional input that is absent */
     mp_shape shape;
-    mp_addr data; /* while planning: only of host inputs, borrowed for the call; otherwise 0 */
+    mp_addr data;  /* while planning: only of host inputs, borrowed for the call; otherwise 0 */
+    int64_t pitch; /* elements from one row, of the last dimension, to the next where rows lie
+                    * within longer ones, as mp_op.apart allows; 0: one lies behind the other */
 } mp_tensor;
+
+/* Elements from one place to the next along each dimension. */
+void mp_tensor_strides(const mp_tensor *x, int64_t stride[MP_RANK_MAX]);
+/* The same along those of `out`, to which it broadcasts: 0 where it is repeated. */
+void mp_tensor_broadcast_strides(const mp_tensor *x, const mp_shape *out,
+                                 int64_t stride[MP_RANK_MAX]);
 
 /* ---- naming memory before it exists ---- */
 
@@ -67,7 +75,8 @@ typedef struct mp_planner {
     int in_count;
     int out_count; /* outputs the model names, trailing absent ones left out */
     int32_t align; /* bytes that every address will be a multiple of: 16, or 1 if not known */
-    mp_plan *plan; /* being built */
+    const int64_t *out_pitch; /* mp_tensor.pitch that each output has to get; NULL: 0 for all */
+    mp_plan *plan;            /* being built */
 } mp_planner;
 
 /* The tensor of input i, or NULL where it is absent or beyond the end. */
@@ -78,6 +87,11 @@ bool mp_plan_wants(const mp_planner *p, int i);
 /* Whether kernels may read what `ref` names before the steps before them have ended: a constant
  * input, or nothing. */
 bool mp_plan_is_constant(const mp_planner *p, mp_ref ref);
+
+/* Elements from one row of output `i` to the next, where they lie apart; 0 where they do not. */
+static inline int64_t mp_plan_out_pitch(const mp_planner *p, int i) {
+    return p->out_pitch != NULL ? p->out_pitch[i] : 0;
+}
 
 /* Declares output i. Call for each i < out_count; for an output the model leaves out it is allowed
  * and ignored. Fails: INVALID_ARGUMENT for a shape too large. */
@@ -163,6 +177,10 @@ mp_status mp_plan_read_back(mp_planner *p, mp_ref source, int count);
  * kernels compile. Fails: INVALID_ARGUMENT with a sentence that names the node. */
 mp_status mp_plan_make(mp_device *device, const struct mp_node *node, const mp_tensor *in,
                        int in_count, int out_count, int32_t align, mp_plan **out);
+/* The same for outputs whose rows lie within longer ones, as mp_planner.out_pitch says. */
+mp_status mp_plan_make_apart(mp_device *device, const struct mp_node *node, const mp_tensor *in,
+                             int in_count, int out_count, const int64_t *out_pitch, int32_t align,
+                             mp_plan **out);
 void mp_plan_retain(mp_plan *plan);
 void mp_plan_release(mp_plan *plan);
 

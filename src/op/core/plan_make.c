@@ -7,10 +7,18 @@
 
 #include <stdlib.h>
 
+static mp_status check_apart(const mp_op *op, int64_t pitch, bool allowed, int i) {
+    return pitch == 0 || allowed
+               ? MP_OK
+               : MP_FAIL(INTERNAL, "%s takes no rows that lie apart, as those of operand %d do",
+                         op->name, i);
+}
+
 /* After this, products of the dimensions of one input do not overflow. */
 static mp_status check_inputs(const mp_op *op, const mp_tensor *in, int in_count) {
     for (int i = 0; i < in_count; i++) {
         size_t bytes = 0;
+        MP_TRY(check_apart(op, in[i].pitch, mp_op_apart_in(op, (size_t)i), i));
         if (in[i].type == MP_NONE && op->variadic) {
             return MP_FAIL(INVALID_ARGUMENT,
                            "input %d of %d is left out; this operator needs each of its inputs", i,
@@ -34,8 +42,9 @@ static mp_status check_outputs(const mp_plan *plan) {
 
 /* Which of an operator's functions lists the steps, and what for. */
 typedef struct purpose {
-    const int64_t *found; /* what is to be finished with; NULL otherwise */
-    int prepared;         /* the input that is to be prepared; -1 otherwise */
+    const int64_t *found;     /* what is to be finished with; NULL otherwise */
+    int prepared;             /* the input that is to be prepared; -1 otherwise */
+    const int64_t *out_pitch; /* as mp_planner.out_pitch */
 } purpose;
 
 static mp_status list_steps(mp_planner *planner, purpose why) {
@@ -89,8 +98,13 @@ static mp_status plan_open(mp_device *device, const struct mp_node *node, const 
                           .in_count = in_count,
                           .out_count = out_count,
                           .align = align,
+                          .out_pitch = why.out_pitch,
                           .plan = plan};
     mp_status status = check_inputs(node->op, in, in_count);
+    for (int i = 0; i < out_count && status == MP_OK; i++) {
+        status = check_apart(node->op, mp_plan_out_pitch(&planner, i),
+                             mp_op_apart_out(node->op, (size_t)i), i);
+    }
     if (status == MP_OK) {
         status = list_steps(&planner, why);
     }
@@ -105,7 +119,13 @@ static mp_status plan_open(mp_device *device, const struct mp_node *node, const 
 
 mp_status mp_plan_make(mp_device *device, const struct mp_node *node, const mp_tensor *in,
                        int in_count, int out_count, int32_t align, mp_plan **out) {
-    const purpose run = {.prepared = -1};
+    return mp_plan_make_apart(device, node, in, in_count, out_count, NULL, align, out);
+}
+
+mp_status mp_plan_make_apart(mp_device *device, const struct mp_node *node, const mp_tensor *in,
+                             int in_count, int out_count, const int64_t *out_pitch, int32_t align,
+                             mp_plan **out) {
+    const purpose run = {.prepared = -1, .out_pitch = out_pitch};
     return plan_open(device, node, in, in_count, out_count, align, run, out);
 }
 

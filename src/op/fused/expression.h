@@ -16,6 +16,8 @@
  * inputs and outputs have dimensions of 1 where a row's are, or (:flat) lack those. Sums are kept
  * in float, those of doubles in double.
  *
+ * Of an expression without reductions the one output may have rows that lie apart (:apart).
+ *
  * Operators add to an expression what they compute (mp_op.express, .express_rows); whoever groups
  * them writes it as text, which is the attribute of the operator that runs it (fused.c).
  * SPDX-License-Identifier: Apache-2.0 */
@@ -79,7 +81,8 @@ typedef struct mp_expression {
     mp_number numbers[K_FUSED_NUMBERS];
     int16_t outputs[K_FUSED_OUT]; /* registers: terms */
     int row_dims;                 /* dimensions of a row; 0: there are no reductions */
-    bool is_long; /* rows are longer than lanes keep; no matter to what is computed */
+    bool is_long;  /* rows are longer than lanes keep; no matter to what is computed */
+    bool is_apart; /* the one output is the last view of the walk; no matter either */
     uint32_t row_inputs, flat_inputs, flat_outputs; /* bits: :row or :flat; :flat; :flat */
     mp_term terms[MP_TERMS_MAX];
 } mp_expression;

@@ -69,6 +69,9 @@ static void write_all(FILE *to, const mp_expression *e) {
         write_register(to, e->outputs[i]);
         (void)fprintf(to, "%s", (e->flat_outputs >> i & 1) != 0 ? ":flat" : "");
     }
+    if (e->is_apart) {
+        (void)fprintf(to, ":apart");
+    }
 }
 
 mp_status mp_expression_write(const mp_expression *e, char **out) {
@@ -247,7 +250,10 @@ static mp_status read_output(reader *from) {
         }
         to->flat_outputs |= 1u << (to->output_count - 1);
     }
-    return MP_OK;
+    to->is_apart = take_mark(from, ":apart");
+    return to->is_apart && (to->row_dims > 0 || to->output_count > 1)
+               ? complain(&begin, "only the one output of elements lies apart")
+               : MP_OK;
 }
 
 static mp_status read_register(reader *from) {
@@ -286,7 +292,7 @@ mp_status mp_expression_read(const char *text, mp_expression *out) {
     if (!take(&from, '>')) {
         return complain(&from, "-> is expected");
     }
-    while (take(&from, ' ')) {
+    while (!out->is_apart && take(&from, ' ')) {
         MP_TRY(read_output(&from));
     }
     return *from.at == '\0' && out->output_count > 0 && mp_expression_live(out) <= MP_LIVE_MAX

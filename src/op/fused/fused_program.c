@@ -113,8 +113,8 @@ static void place_registers(mp_fused_program *program) {
         }
     }
     for (int i = 0; i < e->output_count; i++) {
-        program->is_direct[i] =
-            program->store[i] == NULL && !is_read_behind(program, e->outputs[i] - MP_FIRST_TERM);
+        program->is_direct[i] = program->store[i] == NULL && !e->is_apart &&
+                                !is_read_behind(program, e->outputs[i] - MP_FIRST_TERM);
     }
 }
 

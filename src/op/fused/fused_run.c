@@ -218,10 +218,38 @@ void mp__fused_load_rows(const mp_fused_program *program, const mp_fused_args *a
 
 /* ---- outputs ---- */
 
+/* The one output, row by row: the walk's last view. */
+static void store_apart(const mp_fused_program *program, const mp_fused_args *args,
+                        const unsigned char *from, int64_t first, int64_t all) {
+    const mp_expression *e = &program->e;
+    const k_walk *walk = &args->walk;
+    const size_t size = mp_dtype_size(mp_expression_type(e, e->outputs[0]));
+    const size_t kept = mp_fused_kept_size(e, e->outputs[0]);
+    const int view = view_of(program, e->input_count);
+    for (int64_t done = 0; done < all;) {
+        const uint32_t i = (uint32_t)(first + done);
+        const int64_t left = walk->length - (i - k_divide(i, walk->by_length) * walk->length);
+        const int64_t count = MP_MIN(left, all - done);
+        uint32_t at[K_WALK_VIEWS];
+        k_walk_to(walk, i, K_WALK_VIEWS, at);
+        unsigned char *to = (unsigned char *)args->out[0] + (size_t)at[view] * size;
+        if (program->store[0] != NULL) {
+            mp__fused_convert(program->store[0], from + (size_t)done * kept, to, count);
+        } else {
+            memcpy(to, from + (size_t)done * size, (size_t)count * size);
+        }
+        done += count;
+    }
+}
+
 void mp__fused_store(const mp_fused_program *program, const mp_fused_args *args, int i,
                      const unsigned char *from, int64_t first, int64_t count) {
     const size_t size = mp_dtype_size(mp_expression_type(&program->e, program->e.outputs[i]));
     unsigned char *to = (unsigned char *)args->out[i] + (size_t)first * size;
+    if (program->e.is_apart) {
+        store_apart(program, args, from, first, count);
+        return;
+    }
     if (program->store[i] != NULL) {
         mp__fused_convert(program->store[i], from, to, count);
     } else if (to != from) {

@@ -80,8 +80,17 @@ static void write_elements(const writer *w, bool packs) {
     }
     (void)fprintf(w->to, "args");
     for (int i = 0; i < w->e->output_count; i++) {
-        (void)fprintf(w->to, packs ? ", &m%d.lane[k]" : ", &out%d[n]", i);
+        if (!packs && w->e->is_apart) {
+            (void)fprintf(w->to, ", &out%d[at[%d]]", i, view);
+        } else {
+            (void)fprintf(w->to, packs ? ", &m%d.lane[k]" : ", &out%d[n]", i);
+        }
     }
+}
+
+/* The inputs that are, and the output. */
+static int walk_views(const writer *w) {
+    return mp__fused_views(w) + w->e->is_apart;
 }
 
 static void write_pack_loop(const writer *w) {
@@ -91,7 +100,7 @@ static void write_pack_loop(const writer *w) {
                   "    K_ONE_COPY\n"
                   "    K_GRID_LOOP(i, packs) {\n"
                   "        const k_spot spot = k_spot_of(&args.walk, i, %d);\n",
-                  mp__fused_views(w));
+                  walk_views(w));
     for (int i = 0; i < w->e->input_count; i++) {
         const char *type = word(w->e->inputs[i]);
         if (w->readings[i] == MP_READ_WHOLE) {
@@ -114,14 +123,19 @@ static void write_pack_loop(const writer *w) {
     write_elements(w, true);
     (void)fprintf(w->to, ");\n        }\n");
     for (int i = 0; i < w->e->output_count; i++) {
-        (void)fprintf(w->to, "        *(pack_%s *)(out%d + spot.first) = m%d;\n",
-                      word(mp_expression_type(w->e, w->e->outputs[i])), i, i);
+        (void)fprintf(w->to, "        *(pack_%s *)(out%d + ",
+                      word(mp_expression_type(w->e, w->e->outputs[i])), i);
+        if (w->e->is_apart) { /* its rows are whole packs */
+            (void)fprintf(w->to, "spot.at[%d]) = m%d;\n", view, i);
+        } else {
+            (void)fprintf(w->to, "spot.first) = m%d;\n", i);
+        }
     }
     (void)fprintf(w->to, "    }\n");
 }
 
 static void write_rest_loop(const writer *w) {
-    const int views = mp__fused_views(w);
+    const int views = walk_views(w);
     (void)fprintf(w->to, "    const int64_t done = packs * K_WALK;\n"
                          "    K_ONE_COPY\n"
                          "    K_GRID_LOOP(i, args.walk.count - done) {\n"

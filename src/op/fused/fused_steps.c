@@ -10,25 +10,37 @@ typedef struct fused {
     const mp_expression *e;
     const mp_operand *in;
     const mp_ref *out;
+    const int64_t *in_pitch; /* NULL: 0 for all */
+    int64_t out_pitch;
     mp_reading readings[K_FUSED_IN];
-    const mp_shape *views[K_WALK_VIEWS];
+    int64_t views[K_WALK_VIEWS][MP_RANK_MAX]; /* strides */
     int view_count;
     int64_t row_keep; /* elements of a row that a lane keeps */
 } fused;
 
+static int64_t pitch_of(const fused *f, int i) {
+    return f->in_pitch != NULL ? f->in_pitch[i] : 0;
+}
+
+static mp_status add_view(fused *f, const mp_shape *shape, int64_t pitch, const mp_shape *all) {
+    const mp_tensor tensor = {.shape = *shape, .pitch = pitch};
+    if (f->view_count == K_WALK_VIEWS) {
+        return MP_FAIL(UNSUPPORTED, "more than %d tensors are repeated or lie apart", K_WALK_VIEWS);
+    }
+    mp_tensor_broadcast_strides(&tensor, all, f->views[f->view_count++]);
+    return MP_OK;
+}
+
 static mp_status set_readings(fused *f, const mp_shape *all) {
     for (int i = 0; i < f->e->input_count; i++) {
         const mp_shape *shape = f->in[i].shape;
-        f->readings[i] = mp_expression_reading(f->e, i, shape, all);
-        if (!mp_reading_is_view(f->readings[i])) {
-            continue;
+        f->readings[i] =
+            pitch_of(f, i) > 0 ? MP_READ_VIEW : mp_expression_reading(f->e, i, shape, all);
+        if (mp_reading_is_view(f->readings[i])) {
+            MP_TRY(add_view(f, shape, pitch_of(f, i), all));
         }
-        if (f->view_count == K_WALK_VIEWS) {
-            return MP_FAIL(UNSUPPORTED, "more than %d inputs are repeated", K_WALK_VIEWS);
-        }
-        f->views[f->view_count++] = shape;
     }
-    return MP_OK;
+    return f->e->is_apart ? add_view(f, all, f->out_pitch, all) : MP_OK;
 }
 
 static mp_ref ref_of(const fused *f, int i, const mp_piece *piece, int *view) {
@@ -80,8 +92,9 @@ static mp_status launch_piece(mp_planner *p, const fused *f, const mp_fused_kern
     }
     for (int i = 0; i < e->output_count; i++) {
         const mp_dtype type = mp_expression_type(e, e->outputs[i]);
+        const int64_t first = e->is_apart ? piece->in[view] : piece->out;
         binds[bound++] = (mp_bind){offsetof(mp_fused_args, out) + (size_t)i * sizeof(void *),
-                                   mp_ref_element(f->out[i], piece->out, type)};
+                                   mp_ref_element(f->out[i], first, type)};
     }
     const size_t widest = mp_dtype_size(mp_fused_widest(e, f->readings));
     const int per_lane = widest < 4 ? (int)(16 / widest) : 4;
@@ -104,7 +117,7 @@ static mp_status plan_rows(mp_planner *p, fused *f, const mp_shape *shape) {
     f->row_keep = mp_fused_row_keep(&e, f->readings);
     e.is_long = columns > f->row_keep * K_FUSED_ROW_LANES;
     f->e = &e;
-    MP_TRY(mp_piece_at(shape, f->views, f->view_count, 0, &piece));
+    MP_TRY(mp_piece_strided(shape, f->views, f->view_count, 0, &piece));
     if (count > MP_ROW_ELEMENTS_MAX || piece.walk.count != count) {
         char text[MP_SHAPE_TEXT];
         return MP_FAIL(UNSUPPORTED, "rows of shape %s are too many for one kernel",
@@ -114,23 +127,53 @@ static mp_status plan_rows(mp_planner *p, fused *f, const mp_shape *shape) {
     return launch_piece(p, f, &kernel, shape, &piece);
 }
 
-mp_status mp_plan_fused(mp_planner *p, const mp_expression *e, const mp_operand *in,
-                        const mp_ref *out, const mp_shape *shape) {
+static mp_status plan(mp_planner *p, fused *f, const mp_shape *shape) {
     const int64_t count = mp_shape_count(shape);
-    fused f = {.e = e, .in = in, .out = out};
     mp_fused_kernel kernel;
     mp_piece piece;
     if (count == 0) {
         return MP_OK;
     }
-    MP_TRY(set_readings(&f, shape));
-    if (e->row_dims > 0) {
-        return plan_rows(p, &f, shape);
+    MP_TRY(set_readings(f, shape));
+    if (f->e->row_dims > 0) {
+        return plan_rows(p, f, shape);
     }
-    MP_TRY(mp_fused_kernel_get(p->device, e, f.readings, &kernel));
+    MP_TRY(mp_fused_kernel_get(p->device, f->e, f->readings, &kernel));
     for (int64_t begin = 0; begin < count; begin += piece.walk.count) {
-        MP_TRY(mp_piece_at(shape, f.views, f.view_count, begin, &piece));
-        MP_TRY(launch_piece(p, &f, &kernel, shape, &piece));
+        MP_TRY(mp_piece_strided(shape, f->views, f->view_count, begin, &piece));
+        MP_TRY(launch_piece(p, f, &kernel, shape, &piece));
     }
     return MP_OK;
+}
+
+mp_status mp_plan_fused(mp_planner *p, const mp_expression *e, const mp_operand *in,
+                        const mp_ref *out, const mp_shape *shape) {
+    fused f = {.e = e, .in = in, .out = out};
+    return plan(p, &f, shape);
+}
+
+bool mp_fused_takes_apart(const mp_expression *e, const mp_shape *shape, int64_t pitch) {
+    enum { PACK_BYTES = 16 };
+    int64_t all = 0;
+    bool takes = e->row_dims == 0 && e->output_count == 1 && shape->rank > 0 &&
+                 !__builtin_mul_overflow(mp_shape_span(shape, 0, shape->rank - 1), pitch, &all) &&
+                 all <= INT32_MAX;
+    const int64_t pack = PACK_BYTES / (int64_t)mp_dtype_size(mp_expression_type(e, e->outputs[0]));
+    return takes && shape->dim[shape->rank - 1] % pack == 0 && pitch % pack == 0;
+}
+
+mp_status mp_plan_fused_apart(mp_planner *p, const mp_expression *e, const mp_operand *in,
+                              const int64_t *in_pitch, mp_ref out, int64_t out_pitch,
+                              const mp_shape *shape) {
+    mp_expression apart = *e;
+    fused f = {.e = &apart, .in = in, .out = &out, .in_pitch = in_pitch, .out_pitch = out_pitch};
+    apart.is_apart = out_pitch > 0;
+    for (int i = -1; i < (in_pitch != NULL ? e->input_count : 0); i++) {
+        const int64_t pitch = i < 0 ? out_pitch : in_pitch[i];
+        if (pitch > 0 && !mp_fused_takes_apart(e, shape, pitch)) {
+            return MP_FAIL(UNSUPPORTED, "rows %lld elements apart are no whole packs",
+                           (long long)pitch);
+        }
+    }
+    return plan(p, &f, shape);
 }

@@ -72,7 +72,8 @@ size_t mp_stand_in_write(const mp_expression *e, const mp_reading *readings,
     out->code = (k_stand_in_code){.in_count = e->input_count,
                                   .number_count = e->number_count,
                                   .term_count = e->term_count,
-                                  .out_count = e->output_count};
+                                  .out_count = e->output_count,
+                                  .is_apart = e->is_apart};
     for (int i = 0; i < e->input_count; i++) {
         out->code.in_type[i] = (uint8_t)e->inputs[i];
         out->code.in_slot[i] = (uint8_t)slots[MP_FIRST_INPUT + i];

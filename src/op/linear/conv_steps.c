@@ -17,6 +17,7 @@
 #include "op/linear/epilogue_steps.h"
 #include "op/linear/few_rows.h"
 #include "op/linear/group_pixels.h"
+#include "op/move/strided_copy.h"
 #include "op/pointwise/pointwise_steps.h"
 
 #include <string.h>
@@ -99,6 +100,8 @@ mp_status mp_conv_describe(const mp_planner *p, bool transposed, mp_conv *conv, 
         .in_channels = x->dim[1],
         .out_channels = transposed ? grouped : w->dim[0],
         .groups = groups,
+        .x_pitch = p->in[0].pitch,
+        .y_pitch = mp_plan_out_pitch(p, 0),
     };
     if (bias != NULL && (bias->shape.rank != 1 || bias->shape.dim[0] != conv->out_channels)) {
         return MP_FAIL(INVALID_ARGUMENT, "B of shape %s does not have %lld elements",
@@ -290,7 +293,7 @@ static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
         return mp_conv_columns_steps(p, conv, operands);
     }
     mp_status status = prepare(p, conv, &math);
-    if (status == MP_UNSUPPORTED) {
+    if (status == MP_UNSUPPORTED && !mp_conv_is_apart(conv)) {
         return plan_channels_first(p, conv, out, operands);
     }
     MP_TRY(status);
@@ -398,7 +401,7 @@ static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[
  * library reads element by element, a kernel of ours makes it. */
 static mp_status plan_pixels(mp_planner *p, mp_conv *done, const mp_shape *out,
                              const mp_ref operands[MP_CONV_OPERANDS]) {
-    if (done->residual_behind) {
+    if (done->residual_behind || (done->residual && done->residual_pitch != done->y_pitch)) {
         leave_epilogue(done);
     }
     const mp_ref own[MP_GEMM_OPERANDS] = {[MP_GEMM_A] = operands[MP_CONV_X],
@@ -416,9 +419,9 @@ static mp_status plan_pixels(mp_planner *p, mp_conv *done, const mp_shape *out,
                     .m = mp_shape_count(out) / done->out_channels,
                     .n = done->out_channels,
                     .k = done->in_channels,
-                    .lda = done->in_channels,
+                    .lda = done->x_pitch > 0 ? done->x_pitch : done->in_channels,
                     .ldb = done->in_channels,
-                    .ldc = done->out_channels,
+                    .ldc = done->y_pitch > 0 ? done->y_pitch : done->out_channels,
                     .batch = 1,
                     .alpha = 1,
                     .beta = done->residual ? 1.0F : 0.0F,
@@ -433,19 +436,21 @@ static mp_status plan_pixels(mp_planner *p, mp_conv *done, const mp_shape *out,
     return mp_plan_gemm(p, &gemm, own);
 }
 
-static void name_operands(const mp_planner *p, const mp_conv *conv, mp_ref y,
+static void name_operands(const mp_planner *p, const mp_conv *conv, mp_ref x, mp_ref y,
                           mp_ref operands[MP_CONV_OPERANDS]) {
-    operands[MP_CONV_X] = MP_IN(0);
+    operands[MP_CONV_X] = x;
     operands[MP_CONV_W] = MP_IN(1);
     operands[MP_CONV_Y] = y;
     operands[MP_CONV_BIAS] = conv->bias ? MP_IN(form_of(p)->bias) : MP_NOWHERE;
     operands[MP_CONV_RESIDUAL] = conv->residual ? MP_IN(3) : MP_NOWHERE;
 }
 
-/* The convolution at `y`, as far as `done` says; the rest of the epilogue is taken out of that. */
-static mp_status plan_product(mp_planner *p, mp_conv *done, const mp_shape *out, mp_ref y) {
+/* The convolution of `x` at `y`, as far as `done` says; the rest of the epilogue is taken out of
+ * that. */
+static mp_status plan_product(mp_planner *p, mp_conv *done, const mp_shape *out, mp_ref x,
+                              mp_ref y) {
     mp_ref operands[MP_CONV_OPERANDS];
-    name_operands(p, done, y, operands);
+    name_operands(p, done, x, y, operands);
     if (is_depthwise(p, &p->in[1])) {
         return plan_depthwise(p, done, operands);
     }
@@ -476,6 +481,59 @@ static mp_conv as_picture(const mp_conv *line) {
     return conv;
 }
 
+/* ---- pixels that lie apart ---- */
+
+/* Whether a way of doing it is one that knows of them: a product, or a library's. */
+static bool takes_apart(const mp_planner *p, const mp_conv *conv) {
+    return conv->channels_last && conv->groups == 1 && !conv->transposed &&
+           !mp_conv_stem_takes(p, conv, last_form(p)) && !mp_conv_rows_takes(conv);
+}
+
+/* Rows of `shape` from where they lie apart to where they do not, or back. */
+static mp_status copy_rows(mp_planner *p, const mp_shape *shape, mp_dtype type, mp_ref source,
+                           int64_t source_pitch, mp_ref target, int64_t target_pitch) {
+    const mp_tensor from = {.shape = *shape, .pitch = source_pitch};
+    const mp_tensor to = {.shape = *shape, .pitch = target_pitch};
+    mp_strided source_at = {.ref = source}, target_at = {.ref = target};
+    mp_tensor_strides(&from, source_at.stride);
+    mp_tensor_strides(&to, target_at.stride);
+    return mp_plan_strided_copy(p, shape, mp_dtype_size(type), &source_at, &target_at);
+}
+
+/* With an image, and at `*y` a result, that do not. */
+static mp_status plan_gathered(mp_planner *p, mp_conv *done, const mp_shape *out,
+                               const mp_shape *stored, mp_ref *y) {
+    const mp_shape *image = &p->in[0].shape;
+    mp_ref x = MP_IN(0);
+    if (done->x_pitch > 0) {
+        MP_TRY(mp_plan_scratch_shape(p, image, done->type, &x));
+        MP_TRY(copy_rows(p, image, done->type, MP_IN(0), done->x_pitch, x, 0));
+    }
+    if (done->y_pitch > 0) {
+        MP_TRY(mp_plan_scratch_shape(p, stored, done->type, y));
+    }
+    if (done->residual && done->residual_pitch > 0) {
+        leave_epilogue(done);
+    }
+    done->x_pitch = done->y_pitch = done->residual_pitch = 0;
+    return mp_shape_count(image) > 0 ? plan_product(p, done, out, x, *y)
+                                     : plan_bias_only(p, done, stored, *y);
+}
+
+/* As plan_product, wherever image and result lie; `*y` is elsewhere then if it has to be. */
+static mp_status plan_image(mp_planner *p, mp_conv *done, const mp_shape *out,
+                            const mp_shape *stored, mp_ref *y) {
+    if (mp_shape_count(&p->in[0].shape) > 0 && (!mp_conv_is_apart(done) || takes_apart(p, done))) {
+        mp_conv own = *done;
+        const mp_status status = plan_product(p, &own, out, MP_IN(0), *y);
+        if (status != MP_UNSUPPORTED || !mp_conv_is_apart(done)) {
+            *done = own;
+            return status;
+        }
+    }
+    return plan_gathered(p, done, out, stored, y);
+}
+
 /* A residual that is repeated, or repeats the result, is added by a step of ours. Kernels for
  * channels last know pictures. */
 static mp_status plan_steps(mp_planner *p, const mp_conv *conv, const mp_shape *out,
@@ -487,14 +545,16 @@ static mp_status plan_steps(mp_planner *p, const mp_conv *conv, const mp_shape *
     }
     if (!mp_shape_equal(result, stored)) {
         MP_TRY(mp_plan_scratch_shape(p, stored, conv->type, &y));
+        done.y_pitch = 0;
     }
-    MP_TRY(mp_shape_count(&p->in[0].shape) > 0 ? plan_product(p, &done, out, y)
-                                               : plan_bias_only(p, &done, stored, y));
-    if (!mp_conv_has_epilogue(conv) || mp_conv_has_epilogue(&done)) {
-        return MP_OK;
+    MP_TRY(plan_image(p, &done, out, stored, &y));
+    if (mp_conv_has_epilogue(conv) && !mp_conv_has_epilogue(&done)) {
+        return mp_epilogue_steps(p, conv, (mp_operand){y, stored}, (mp_operand){.shape = NULL},
+                                 MP_OUT(0), conv->y_pitch, result);
     }
-    return mp_epilogue_steps(p, conv, (mp_operand){y, stored}, (mp_operand){.shape = NULL},
-                             MP_OUT(0), result);
+    return y.place == MP_PLACE_OUT
+               ? MP_OK
+               : copy_rows(p, stored, conv->type, y, 0, MP_OUT(0), conv->y_pitch);
 }
 
 /* The output's shape, with channels first, and what the window says. */
@@ -531,12 +591,12 @@ static mp_status plan_turned(mp_planner *p, mp_conv *done, const mp_shape *out) 
     const mp_stem_form form = {.y_last = true};
     const bool is_some = mp_shape_count(&p->in[0].shape) > 0;
     mp_ref operands[MP_CONV_OPERANDS], y = MP_NOWHERE;
-    name_operands(p, done, MP_OUT(0), operands);
+    name_operands(p, done, MP_IN(0), MP_OUT(0), operands);
     if (is_some && mp_conv_stem_takes(p, done, form)) {
         return plan_stem(p, done, form, operands);
     }
     MP_TRY(mp_plan_scratch_shape(p, out, done->type, &y));
-    MP_TRY(is_some ? plan_product(p, done, out, y) : plan_bias_only(p, done, out, y));
+    MP_TRY(is_some ? plan_product(p, done, out, MP_IN(0), y) : plan_bias_only(p, done, out, y));
     return mp_plan_channels_to_last(p, done->type, out, y, MP_OUT(0));
 }
 
@@ -552,5 +612,5 @@ mp_status mp_conv_finish_turned(mp_planner *p, mp_conv *conv, const mp_window *w
         return MP_OK;
     }
     return mp_epilogue_steps(p, conv, (mp_operand){MP_OUT(0), &last}, (mp_operand){.shape = NULL},
-                             MP_OUT(0), &last);
+                             MP_OUT(0), 0, &last);
 }

@@ -16,6 +16,7 @@ mp_status mp_epilogue_read(const mp_planner *p, mp_conv *conv) {
     mp_activation_choice activation;
     MP_TRY(read_activation(p->node, &activation));
     conv->residual = mp_plan_in(p, 3) != NULL;
+    conv->residual_pitch = conv->residual ? p->in[3].pitch : 0;
     conv->residual_behind = conv->residual && activation.kind != MP_ACTIVATION_NONE &&
                             mp_node_int(p->node, "residual_behind", 0) != 0;
     conv->activation = activation.kind;
@@ -25,10 +26,11 @@ mp_status mp_epilogue_read(const mp_planner *p, mp_conv *conv) {
 }
 
 mp_status mp_epilogue_steps(mp_planner *p, const mp_conv *conv, mp_operand y, mp_operand bias,
-                            mp_ref out, const mp_shape *shape) {
+                            mp_ref out, int64_t pitch, const mp_shape *shape) {
     mp_activation_choice activation;
     mp_expression e = {.input_count = 0};
     mp_operand in[3] = {y};
+    int64_t in_pitch[3] = {y.ref.place == out.place && y.ref.index == out.index ? pitch : 0};
     int count = 1;
     int value = mp_expression_input(&e, conv->type);
     if (bias.shape != NULL) {
@@ -36,6 +38,7 @@ mp_status mp_epilogue_steps(mp_planner *p, const mp_conv *conv, mp_operand y, mp
         value = mp_expression_function(&e, "add", value, mp_expression_input(&e, conv->type), 0, 0);
     }
     if (conv->residual && !conv->residual_behind) {
+        in_pitch[count] = p->in[3].pitch;
         in[count++] = (mp_operand){MP_IN(3), &p->in[3].shape};
         value = mp_expression_function(&e, "add", value, mp_expression_input(&e, conv->type), 0, 0);
     }
@@ -45,9 +48,11 @@ mp_status mp_epilogue_steps(mp_planner *p, const mp_conv *conv, mp_operand y, mp
                                        activation.b);
     }
     if (conv->residual_behind) {
+        in_pitch[count] = p->in[3].pitch;
         in[count++] = (mp_operand){MP_IN(3), &p->in[3].shape};
         value = mp_expression_function(&e, "add", value, mp_expression_input(&e, conv->type), 0, 0);
     }
-    return mp_expression_output(&e, value) ? mp_plan_fused(p, &e, in, &out, shape)
-                                           : MP_FAIL(INTERNAL, "the activation has no function");
+    return mp_expression_output(&e, value)
+               ? mp_plan_fused_apart(p, &e, in, in_pitch, out, pitch, shape)
+               : MP_FAIL(INTERNAL, "the activation has no function");
 }

@@ -12,8 +12,9 @@
 mp_status mp_epilogue_read(const mp_planner *p, mp_conv *conv);
 
 /* Steps of their own for what `conv` says: out = activation(y + bias + input 3), or input 3 behind
- * the activation, of this shape. `y` may be the output; a bias without a shape is none. */
+ * the activation, of this shape. `y` may be the output; a bias without a shape is none. `pitch`: of
+ * the output's rows, and of those of `y` where that is the same. */
 mp_status mp_epilogue_steps(mp_planner *p, const mp_conv *conv, mp_operand y, mp_operand bias,
-                            mp_ref out, const mp_shape *shape);
+                            mp_ref out, int64_t pitch, const mp_shape *shape);
 
 #endif

@@ -102,7 +102,7 @@ mp_status mp_group_pixels_steps(mp_planner *p, const mp_conv *conv, const mp_sha
     MP_TRY(conv->channels_last ? product_last(p, conv, operands)
                                : products_first(p, conv, operands));
     if (mp_conv_has_epilogue(conv)) {
-        return mp_epilogue_steps(p, conv, y, bias, y.ref, stored);
+        return mp_epilogue_steps(p, conv, y, bias, y.ref, 0, stored);
     }
     return conv->bias ? mp_pointwise2(p, "add", conv->type, y, bias, y.ref, stored, 0, 0) : MP_OK;
 }

@@ -1,4 +1,5 @@
-/* concat_split.c - Concat and Split: tensors side by side in a larger one, many in one launch.
+/* concat_split.c - Concat and Split: tensors side by side in a larger one, many in one launch. A
+ * part whose rows lie apart (mp_tensor.pitch) lies in the whole already.
  * Kernel: move/concat_split.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/move/concat_split.h"
@@ -13,27 +14,20 @@
 
 typedef struct part {
     mp_ref ref;
-    int64_t width; /* bytes of a row */
+    int64_t width;  /* bytes of a row */
+    int64_t column; /* where these are in a row of the whole */
+    bool is_there;  /* nothing is to be moved */
 } part;
 
 typedef struct parts {
     mp_ref whole;
-    int64_t rows, width;
-    size_t size; /* of an element */
+    int64_t rows;
+    int64_t width; /* bytes from one row to the next */
+    int64_t unit;  /* the widest of which all consists */
     bool is_split;
     const part *list;
     int count;
 } parts;
-
-/* The widest unit that all rows consist of. */
-static int64_t common_unit(const mp_planner *p, const parts *all) {
-    int64_t unit = 16;
-    for (int i = 0; i < all->count; i++) {
-        const int64_t fits = (int64_t)mp_move_unit(p, all->list[i].width, all->size);
-        unit = MP_MIN(fits, unit);
-    }
-    return unit;
-}
 
 /* Whether the parts lie in the whole one after the other and are so long that plain copies serve
  * as well as a kernel. */
@@ -43,20 +37,18 @@ static bool copies_serve(const parts *all) {
 }
 
 static mp_status copy_each(mp_planner *p, const parts *all) {
-    int64_t column = 0;
     for (int i = 0; i < all->count; i++) {
-        const mp_ref place = mp_ref_at(all->whole, (uint64_t)column);
+        const mp_ref place = mp_ref_at(all->whole, (uint64_t)all->list[i].column);
         const mp_ref own = all->list[i].ref;
         MP_TRY(mp_plan_copy(p, all->is_split ? own : place, all->is_split ? place : own,
                             (size_t)all->list[i].width));
-        column += all->list[i].width;
     }
     return MP_OK;
 }
 
-/* One launch for parts [from, to) of the list, which begin at byte `column` of a row. */
-static mp_status launch(mp_planner *p, const parts *all, int64_t unit, int from, int to,
-                        int64_t column) {
+/* One launch for parts [from, to) of the list. */
+static mp_status launch(mp_planner *p, const parts *all, int from, int to) {
+    const int64_t unit = all->unit;
     mp_concat_split_args args = {
         .width = all->width / unit, .parts = to - from, .is_split = all->is_split};
     mp_bind binds[K_PARTS_MAX + 1] = {MP_BIND(mp_concat_split_args, whole, all->whole)};
@@ -66,10 +58,9 @@ static mp_status launch(mp_planner *p, const parts *all, int64_t unit, int from,
     for (int i = from; i < to; i++) {
         k_part *made = &args.part[i - from];
         made->width = all->list[i].width / unit;
-        made->column = column / unit;
+        made->column = all->list[i].column / unit;
         made->start = args.count;
         args.count += made->width * all->rows;
-        column += all->list[i].width;
         binds[i - from + 1] =
             (mp_bind){offsetof(mp_concat_split_args, part) + (size_t)(i - from) * sizeof(k_part) +
                           offsetof(k_part, data),
@@ -90,23 +81,19 @@ static mp_status move_parts(mp_planner *p, const parts *all) {
     if (all->count == 0 || all->rows == 0) {
         return MP_OK;
     }
-    if (all->count == 1 || copies_serve(all)) {
+    if (all->count == 1 && all->list[0].width == all->width) {
         const parts flat = {.whole = all->whole,
-                            .rows = 1,
-                            .width = all->width * all->rows,
                             .is_split = all->is_split,
-                            .list = &(const part){all->list[0].ref, all->width * all->rows},
+                            .list =
+                                &(const part){all->list[0].ref, all->width * all->rows, 0, false},
                             .count = 1};
-        return copy_each(p, all->count == 1 ? &flat : all);
+        return copy_each(p, &flat);
     }
-    const int64_t unit = common_unit(p, all);
-    int64_t column = 0;
+    if (copies_serve(all)) {
+        return copy_each(p, all);
+    }
     for (int from = 0; from < all->count; from += K_PARTS_MAX) {
-        const int to = MP_MIN(from + K_PARTS_MAX, all->count);
-        MP_TRY(launch(p, all, unit, from, to, column));
-        for (int i = from; i < to; i++) {
-            column += all->list[i].width;
-        }
+        MP_TRY(launch(p, all, from, MP_MIN(from + K_PARTS_MAX, all->count)));
     }
     return MP_OK;
 }
@@ -118,23 +105,44 @@ static int64_t row_bytes(const mp_shape *shape, int axis, size_t size) {
     return mp_shape_span(shape, axis, shape->rank) * (int64_t)size;
 }
 
-/* The parts are `list`, of which the empty ones are left out here. */
-static mp_status move_between(mp_planner *p, const mp_shape *whole, int axis, size_t size,
-                              bool is_split, part *list, int count) {
-    int kept = 0;
+/* The widest unit that rows of `pitch` bytes, and those of all parts, consist of. */
+static int64_t common_unit(const mp_planner *p, const part *list, int count, int64_t pitch,
+                           size_t size) {
+    int64_t unit = (int64_t)mp_move_unit(p, pitch, size);
     for (int i = 0; i < count; i++) {
-        if (list[i].width > 0) {
-            list[kept++] = list[i];
+        const int64_t fits = (int64_t)mp_move_unit(p, list[i].width, size);
+        unit = list[i].width > 0 ? MP_MIN(fits, unit) : unit;
+    }
+    return unit;
+}
+
+/* The parts are `list`, of which those that need nothing to be done are left out here. `pitch`: of
+ * the whole. */
+static mp_status move_between(mp_planner *p, const mp_tensor *whole, int64_t pitch, int axis,
+                              bool is_split, part *list, int count) {
+    const size_t size = mp_dtype_size(whole->type);
+    parts all = {.whole = is_split ? MP_IN(0) : MP_OUT(0),
+                 .rows = mp_shape_span(&whole->shape, 0, axis),
+                 .width = pitch > 0 ? pitch * (int64_t)size : row_bytes(&whole->shape, axis, size),
+                 .is_split = is_split,
+                 .list = list};
+    all.unit = common_unit(p, list, count, all.width, size);
+    int64_t column = 0;
+    for (int i = 0; i < count; i++) {
+        list[i].column = column;
+        column += list[i].width;
+        if (list[i].width > 0 && !list[i].is_there) {
+            list[all.count++] = list[i];
         }
     }
-    const parts all = {.whole = is_split ? MP_IN(0) : MP_OUT(0),
-                       .rows = mp_shape_span(whole, 0, axis),
-                       .width = row_bytes(whole, axis, size),
-                       .size = size,
-                       .is_split = is_split,
-                       .list = list,
-                       .count = kept};
     return move_parts(p, &all);
+}
+
+/* Rows that lie apart are those of the last dimension. */
+static mp_status check_pitch(int64_t pitch, const mp_shape *shape, int axis) {
+    return pitch == 0 || axis == shape->rank - 1
+               ? MP_OK
+               : MP_FAIL(INTERNAL, "rows that lie apart are cut along axis %d", axis);
 }
 
 static mp_status make_list(int count, part **out) {
@@ -175,10 +183,17 @@ static mp_status plan_concat(mp_planner *p) {
     MP_TRY(mp_joined_shape(p, axis, &shape));
     MP_TRY(mp_plan_output(p, 0, first->type, &shape));
     MP_TRY(make_list(p->in_count, &list));
-    for (int i = 0; i < p->in_count; i++) {
-        list[i] = (part){MP_IN(i), row_bytes(&p->in[i].shape, axis, size)};
+    mp_status status = check_pitch(mp_plan_out_pitch(p, 0), &shape, axis);
+    for (int i = 0; i < p->in_count && status == MP_OK; i++) {
+        list[i] = (part){.ref = MP_IN(i),
+                         .width = row_bytes(&p->in[i].shape, axis, size),
+                         .is_there = p->in[i].pitch > 0};
+        status = check_pitch(p->in[i].pitch, &shape, axis);
     }
-    const mp_status status = move_between(p, &shape, axis, size, false, list, p->in_count);
+    if (status == MP_OK) {
+        const mp_tensor whole = {.type = first->type, .shape = shape};
+        status = move_between(p, &whole, mp_plan_out_pitch(p, 0), axis, false, list, p->in_count);
+    }
     free(list);
     return status;
 }
@@ -226,7 +241,10 @@ static mp_status declare_parts(mp_planner *p, int axis, part *list) {
             break;
         }
         MP_TRY(mp_plan_output(p, i, x->type, &shape));
-        list[i] = (part){MP_OUT(i), row_bytes(&shape, axis, mp_dtype_size(x->type))};
+        MP_TRY(check_pitch(mp_plan_out_pitch(p, i), &shape, axis));
+        list[i] = (part){.ref = MP_OUT(i),
+                         .width = row_bytes(&shape, axis, mp_dtype_size(x->type)),
+                         .is_there = mp_plan_out_pitch(p, i) > 0};
         used += shape.dim[axis];
     }
     return used == dim
@@ -241,9 +259,12 @@ static mp_status plan_split(mp_planner *p) {
     part *list = NULL;
     MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 0), x->shape.rank, "axis", &axis));
     MP_TRY(make_list(p->out_count, &list));
-    mp_status status = declare_parts(p, axis, list);
+    mp_status status = check_pitch(x->pitch, &x->shape, axis);
     if (status == MP_OK) {
-        status = move_between(p, &x->shape, axis, mp_dtype_size(x->type), true, list, p->out_count);
+        status = declare_parts(p, axis, list);
+    }
+    if (status == MP_OK) {
+        status = move_between(p, x, x->pitch, axis, true, list, p->out_count);
     }
     free(list);
     return status;
@@ -256,10 +277,11 @@ static const mp_attr_def axis_split[] = {{"axis", MP_ATTR_INT}, {"split", MP_ATT
 static const mp_attr_def axis_outputs[] = {
     {"axis", MP_ATTR_INT}, {"num_outputs", MP_ATTR_INT}, {NULL, 0}};
 
-#define ROW(name_, from, to, set, plan_, attrs_, host)                                    \
-    {                                                                                     \
-        .domain = "", .name = (name_), .since = (from), .until = (to), .host_in = (host), \
-        .types = {{"T", (set)}}, .attrs = (attrs_), .plan = (plan_)                       \
+#define ROW(name_, from, to, set, plan_, attrs_, host)                                      \
+    {                                                                                       \
+        .domain = "", .name = (name_), .since = (from), .until = (to), .host_in = (host),   \
+        .types = {{"T", (set)}}, .apart_in = 1, .apart_out = UINT32_MAX, .attrs = (attrs_), \
+        .plan = (plan_)                                                                     \
     }
 
 static const mp_op ops[] = {
@@ -268,6 +290,8 @@ static const mp_op ops[] = {
      .since = 4,
      .until = 13,
      .types = {{"T", MP_ALL_TYPES}},
+     .apart_in = UINT32_MAX,
+     .apart_out = 1,
      .variadic = true,
      .attrs = axis_only,
      .plan = plan_concat},

@@ -141,10 +141,10 @@ static mp_status plan_slice(mp_planner *p) {
     }
     MP_TRY(read_slices(p, &s));
     MP_TRY(mp_plan_output(p, 0, x->type, &s.out));
-    if (mp_shape_count(&s.out) == 0) {
+    if (mp_shape_count(&s.out) == 0 || mp_plan_out_pitch(p, 0) > 0) { /* it lies in the input */
         return MP_OK;
     }
-    mp_shape_strides(&x->shape, stride);
+    mp_tensor_strides(x, stride);
     mp_strided source = {.ref = MP_IN(0)};
     for (int d = 0; d < s.out.rank; d++) {
         source.offset += s.start[d] * stride[d];
@@ -240,6 +240,8 @@ static const mp_op ops[] = {
      .until = 13,
      .host_in = 0x1e,
      .types = {{"T", MP_ALL_TYPES}, {"Tind", INDEX}},
+     .apart_in = 1,
+     .apart_out = 1,
      .plan = plan_slice},
     MOVE("Transpose", 1, 25, MP_ALL_TYPES | MP_FLOAT8, plan_transpose, .attrs = perm),
 };

@@ -1,0 +1,234 @@
+/* rows_within.c - parts of images whose channels come last lie within them: what a Concat puts
+ * together is made there, and what a Slice or a Split takes out is read there, so that nothing is
+ * copied (mp_value.within). Only where all that makes or reads a part knows of rows that lie apart
+ * (mp_op.apart_in): convolutions of one group, which libraries and products make from and to such
+ * rows.
+ *
+ *     Conv --- a --+                      a, b and c lie in y
+ *              Conv --- b -- Concat --- y
+ *                           /
+ *        x --- Split --- c               (c in x, where Split makes a part of a Concat, too)
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/look.h"
+#include "graph/pass.h"
+#include "graph/pass/cut.h"
+#include "op/core/channels.h"
+
+#include <string.h>
+
+enum { X, W, PACK_BYTES = 16, CHANNELS_MIN = 16 };
+
+/* `part` is channels [first, first + its own) of `whole`. */
+typedef struct place {
+    int32_t part, whole;
+    int64_t first;
+} place;
+
+enum { LOOKED_AT = 64 /* makers of makers */ };
+
+static bool is_last(const mp_graph *graph, int32_t n, int32_t value) {
+    const int rank = mp_graph_rank(graph, value);
+    const int64_t axis = mp_node_int(&graph->nodes[n].node, "axis", 0);
+    return rank > 1 && (axis == -1 || axis == rank - 1);
+}
+
+/* ---- who knows of rows that lie apart ---- */
+
+static bool is_conv(const mp_graph *graph, const mp_vertex *v) {
+    const mp_op *op = v->node.op;
+    const mp_tensor *w = mp_graph_constant(graph, mp_vertex_in(v, W));
+    const bool is_one = strcmp(op->name, "Conv") == 0 || strcmp(op->name, "FusedConv") == 0;
+    const bool is_nhwc =
+        strcmp(op->domain, MP_NHWC_DOMAIN) == 0 || strcmp(op->domain, MP_OWN_NHWC_DOMAIN) == 0;
+    return is_one && is_nhwc && w != NULL && w->shape.rank > 2 &&
+           mp_node_int(&v->node, "group", 1) == 1 && w->shape.dim[1] >= CHANNELS_MIN;
+}
+
+/* ---- what is known of an image ---- */
+
+static mp_dtype type_of(const mp_graph *graph, int32_t value) {
+    mp_dtype type = MP_NONE;
+    for (int left = LOOKED_AT; left > 0 && value != MP_NO_VALUE && type == MP_NONE; left--) {
+        const int32_t n = graph->values[value].producer;
+        const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
+        type = mp_graph_type(graph, value);
+        value = v != NULL ? mp_vertex_in(v, is_conv(graph, v) ? W : X) : MP_NO_VALUE;
+    }
+    return type;
+}
+
+static int64_t split_size(const mp_graph *graph, const mp_vertex *v, int32_t value, int64_t all) {
+    int64_t sizes[MP_RANK_MAX];
+    int count = 0;
+    const bool listed = mp_graph_ints(graph, v, "split", 1, sizes, &count);
+    for (int i = 0; i < v->out_count; i++) {
+        if (v->out[i] == value && listed) {
+            return i < count ? sizes[i] : 0;
+        }
+    }
+    return mp_vertex_in(v, 1) == MP_NO_VALUE && all % v->out_count == 0 ? all / v->out_count : 0;
+}
+
+/* Channels of a value; 0 where it is not known. */
+static int64_t row_of(const mp_graph *graph, int32_t value, int *left) {
+    const int32_t n = value != MP_NO_VALUE ? graph->values[value].producer : MP_NO_NODE;
+    const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
+    const int64_t known = value != MP_NO_VALUE ? mp_graph_dim(graph, value, -1) : 0;
+    mp_cut cut;
+    if (known > 0 || v == NULL || (*left)-- <= 0) {
+        return MP_MAX(known, 0);
+    }
+    if (is_conv(graph, v)) {
+        return graph->values[v->in[W]].tensor.shape.dim[0];
+    }
+    if (mp_vertex_keeps_shape(v)) {
+        return row_of(graph, mp_vertex_in(v, X), left);
+    }
+    if (mp_vertex_is(v, "Slice") && mp_cut_read(graph, value, &cut) &&
+        cut.axis == mp_graph_rank(graph, cut.of) - 1) {
+        return MP_MIN(cut.end, row_of(graph, cut.of, left)) - cut.start;
+    }
+    if (mp_vertex_is(v, "Split") && is_last(graph, n, mp_vertex_in(v, X))) {
+        return split_size(graph, v, value, row_of(graph, v->in[X], left));
+    }
+    int64_t sum = 0;
+    for (int i = 0; mp_vertex_is(v, "Concat") && i < v->in_count; i++) {
+        const int64_t own = row_of(graph, v->in[i], left);
+        if (own < 1 || !is_last(graph, n, value) || __builtin_add_overflow(sum, own, &sum)) {
+            return 0;
+        }
+    }
+    return sum;
+}
+
+static int64_t channels_of(const mp_graph *graph, int32_t value) {
+    int left = LOOKED_AT;
+    return row_of(graph, value, &left);
+}
+
+/* ---- who reads and makes it ---- */
+
+/* Whether node `n` reads `value` as its input `i` wherever that lies, but for a Concat. */
+static bool reads_apart(const mp_graph *graph, int32_t n, int i, int32_t value) {
+    const mp_vertex *v = &graph->nodes[n];
+    if (!mp_op_apart_in(v->node.op, (size_t)i) || v->loop != NULL || mp_vertex_is(v, "Concat")) {
+        return false;
+    }
+    return mp_vertex_is(v, "Split")   ? is_last(graph, n, value)
+           : mp_vertex_is(v, "Slice") ? true
+                                      : is_conv(graph, v);
+}
+
+/* Whether all that read `value`, but for the Concat `concat` that reads it once, do. */
+static bool all_read_apart(const mp_graph *graph, int32_t value, int32_t concat) {
+    int joined = 0;
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        const mp_vertex *v = &graph->nodes[n];
+        for (int i = 0; i < v->in_count && !v->is_gone; i++) {
+            if (v->in[i] == value && n != concat && !reads_apart(graph, n, i, value)) {
+                return false;
+            }
+            joined += v->in[i] == value && n == concat;
+        }
+    }
+    return joined <= 1;
+}
+
+/* Whether node `n` makes `value` wherever that is to lie. */
+static bool makes_apart(const mp_graph *graph, int32_t n) {
+    const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
+    return v != NULL && v->loop == NULL && mp_op_apart_out(v->node.op, 0) && is_conv(graph, v);
+}
+
+/* ---- where ---- */
+
+/* Whether rows of the part are whole packs, at whole packs of the rows of the whole. */
+static bool is_even(const mp_graph *graph, const place *p) {
+    const mp_dtype type = type_of(graph, p->part);
+    const int64_t size = type != MP_NONE ? (int64_t)mp_dtype_size(type) : 0;
+    const int64_t own = channels_of(graph, p->part), all = channels_of(graph, p->whole);
+    const int rank = mp_graph_rank(graph, p->part);
+    if (size == 0 || own < 1 || all < 1 || rank < 2 || rank != mp_graph_rank(graph, p->whole) ||
+        type != type_of(graph, p->whole)) {
+        return false;
+    }
+    const int64_t pack = PACK_BYTES / size;
+    return pack > 0 && own % pack == 0 && all % pack == 0 && p->first % pack == 0 &&
+           p->first >= 0 && p->first <= all - own;
+}
+
+/* `concat`: that makes the whole of it, or MP_NO_NODE. */
+static bool may_lie(const mp_graph *graph, const place *p, int32_t concat) {
+    const int32_t maker = graph->values[p->part].producer;
+    const int32_t other = graph->values[p->whole].producer;
+    return maker != MP_NO_NODE && other != MP_NO_NODE && graph->values[p->part].within == 0 &&
+           !mp_graph_is_output(graph, p->part) && !mp_graph_is_condition(graph, p->part) &&
+           mp_graph_same_guard(graph, maker, other) && graph->nodes[other].loop == NULL &&
+           is_even(graph, p) && all_read_apart(graph, p->part, concat);
+}
+
+static void lay(mp_graph *graph, const place *p, int32_t concat, mp_rewrites *rewrites) {
+    if (may_lie(graph, p, concat) && mp_rewrite_allowed(rewrites)) {
+        graph->values[p->part].within = 1 + p->whole;
+        graph->values[p->part].within_first = p->first;
+        graph->values[p->part].within_row = channels_of(graph, p->whole);
+    }
+}
+
+/* ---- of which nodes ---- */
+
+static void lay_inputs(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
+    const mp_vertex *v = &graph->nodes[n];
+    place p = {.whole = v->out[0]};
+    for (int i = 0; i < v->in_count && p.first >= 0 && is_last(graph, n, v->out[0]); i++) {
+        const int64_t own = channels_of(graph, v->in[i]);
+        p.part = v->in[i];
+        if (own > 0 && makes_apart(graph, graph->values[p.part].producer)) {
+            lay(graph, &p, n, rewrites);
+        }
+        p.first = own > 0 ? p.first + own : -1; /* where the next one begins is not known */
+    }
+}
+
+static void lay_outputs(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
+    const mp_vertex *v = &graph->nodes[n];
+    place p = {.whole = mp_vertex_in(v, X)};
+    for (int i = 0; i < v->out_count && p.first >= 0 && is_last(graph, n, p.whole); i++) {
+        const int64_t own = channels_of(graph, v->out[i]);
+        p.part = v->out[i];
+        if (own > 0) {
+            lay(graph, &p, MP_NO_NODE, rewrites);
+        }
+        p.first = own > 0 ? p.first + own : -1;
+    }
+}
+
+static void lay_slice(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
+    const mp_vertex *v = &graph->nodes[n];
+    mp_cut cut;
+    if (!mp_op_apart_out(v->node.op, 0) || !mp_cut_read(graph, v->out[0], &cut) || cut.start < 0 ||
+        cut.axis != mp_graph_rank(graph, cut.of) - 1) {
+        return;
+    }
+    const place p = {.part = v->out[0], .whole = cut.of, .first = cut.start};
+    lay(graph, &p, MP_NO_NODE, rewrites);
+}
+
+mp_status mp_pass_rows_within(mp_graph *graph, mp_rewrites *rewrites) {
+    graph->lays_within = rewrites->forced; /* by default once it is measured */
+    for (int32_t n = 0; n < graph->node_count && graph->lays_within; n++) {
+        const mp_vertex *v = &graph->nodes[n];
+        if (v->is_gone) {
+            continue;
+        }
+        if (mp_vertex_is(v, "Concat")) {
+            lay_inputs(graph, n, rewrites);
+        } else if (mp_vertex_is(v, "Split")) {
+            lay_outputs(graph, n, rewrites);
+        } else if (mp_vertex_is(v, "Slice")) {
+            lay_slice(graph, n, rewrites);
+        }
+    }
+    return MP_OK;
+}

@@ -1,0 +1,88 @@
+/* program_within.c - values that lie in the rows of others (mp_value.within): only where one
+ * segment makes both, which is known once all of it is planned.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/look.h"
+#include "graph/program_private.h"
+
+bool mp_draft_lies_within(const mp_draft *draft, int32_t value) {
+    return draft->strays != NULL && draft->graph->values[value].within != 0 &&
+           !draft->strays[value];
+}
+
+/* What the value lies in, that lies in nothing else; `*row`: how long its rows are said to be. */
+static int32_t whole_of(const mp_draft *draft, int32_t value, int64_t *row) {
+    *row = 0;
+    while (mp_draft_lies_within(draft, value)) {
+        *row = draft->graph->values[value].within_row;
+        value = draft->graph->values[value].within - 1;
+    }
+    return value;
+}
+
+const int64_t *mp_draft_pitches(mp_draft *draft, const mp_vertex *v) {
+    bool has_some = false;
+    for (int i = 0; i < v->out_count; i++) {
+        const int32_t value = v->out[i];
+        draft->pitches[i] = 0;
+        if (value != MP_NO_VALUE) {
+            (void)whole_of(draft, value, &draft->pitches[i]);
+        }
+        has_some = has_some || draft->pitches[i] > 0;
+    }
+    return has_some ? draft->pitches : NULL;
+}
+
+/* Whether the part begins in the whole where its maker puts it: dimensions that a model claims may
+ * be others than there are. */
+static bool is_in_place(const mp_draft *draft, int32_t value) {
+    const mp_value *v = &draft->graph->values[value];
+    const mp_vertex *maker = &draft->graph->nodes[draft->graph->values[v->within - 1].producer];
+    int64_t first = 0;
+    bool is_joined = false;
+    for (int i = 0; i < maker->in_count && !is_joined && mp_vertex_is(maker, "Concat"); i++) {
+        const mp_shape *shape = &draft->tensors[maker->in[i]].shape;
+        is_joined = maker->in[i] == value;
+        first += is_joined || shape->rank < 1 ? 0 : shape->dim[shape->rank - 1];
+    }
+    return !is_joined || first == v->within_first;
+}
+
+/* Whether its rows are parts of those of what it lies in. */
+static bool is_part(const mp_draft *draft, int32_t value) {
+    const mp_value *v = &draft->graph->values[value];
+    const mp_shape *part = &draft->tensors[value].shape;
+    mp_shape whole = draft->tensors[v->within - 1].shape;
+    const int last = part->rank - 1;
+    if (last < 0 || whole.rank != part->rank ||
+        v->within_first > whole.dim[last] - part->dim[last]) {
+        return false;
+    }
+    whole.dim[last] = part->dim[last];
+    return mp_shape_equal(&whole, part);
+}
+
+/* Whether a value that was planned so cannot lie there: its segment does not make the whole, or
+ * kernels would count further than they can. */
+static bool is_stray(const mp_draft *draft, int32_t value) {
+    const mp_value *v = &draft->graph->values[value];
+    const mp_tensor *part = &draft->tensors[value];
+    int64_t row = 0;
+    const int32_t outer = v->within - 1, whole = whole_of(draft, value, &row);
+    const size_t size = mp_dtype_size(part->type);
+    return !draft->is_made[outer] || !draft->is_made[whole] || draft->tensors[whole].pitch != 0 ||
+           draft->tensors[whole].type != part->type || !is_part(draft, value) ||
+           !is_in_place(draft, value) || part->pitch != row ||
+           draft->tensors[whole].shape.dim[part->shape.rank - 1] != row ||
+           mp_shape_count(&draft->tensors[whole].shape) > INT32_MAX ||
+           (size_t)v->within_first * size % (size_t)draft->program->align != 0;
+}
+
+bool mp_draft_find_strays(mp_draft *draft) {
+    bool found = false;
+    for (int32_t i = 0; i < draft->graph->value_count && draft->strays != NULL; i++) {
+        if (draft->is_made[i] && mp_draft_lies_within(draft, i) && is_stray(draft, i)) {
+            draft->strays[i] = found = true;
+        }
+    }
+    return found;
+}

@@ -1,0 +1,206 @@
+/* within_pass_test.c - pieces that are put together again, and parts of images that lie in them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/pass_kit.h"
+#include "graph/pass_run.h"
+#include "graph/segment_run.h"
+#include "op/core/kernel_cache.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+/* ---- a Concat of pieces ---- */
+
+#define HALVES                                                                              \
+    "const zero i64[1] = 0\nconst two i64[1] = 2\nconst far i64[1] = 9223372036854775807\n" \
+    "const axis i64[1] = 1\n"                                                               \
+    "a = Slice-13 (x, zero, two, axis) \"a\"\nb = Slice-13 (x, two, far, axis) \"b\"\n"
+
+TEST(graph_pass_join_pieces) {
+    check(NULL,
+          "input x f32[?,4,3]\n" HALVES
+          "c = Relu-14 (b) \"c\"\ny = Concat-13 (a, b, c) \"y\" axis=1\noutput y\n",
+          "input x f32[?,4,3]\nconst two i64[1] = 2\nconst far i64[1] = 9223372036854775807\n"
+          "const axis i64[1] = 1\nb = Slice-13 (x, two, far, axis) \"b\"\nc = Relu-14 (b) \"c\"\n"
+          "y = Concat-13 (x, c) \"y\" axis=1\noutput y\n",
+          1);
+    check(NULL,
+          "input x f32[2,6]\nconst sizes i64[3] = 1 2 3\n"
+          "a, b, c = Split-13 (x, sizes) \"s\" axis=1\nd = Exp-13 (b) \"d\"\n"
+          "y = Concat-13 (d, a, b, c) \"y\" axis=-1\noutput y\n",
+          "input x f32[2,6]\nconst sizes i64[3] = 1 2 3\n"
+          "a, b, c = Split-13 (x, sizes) \"s\" axis=1\nd = Exp-13 (b) \"d\"\n"
+          "y = Concat-13 (d, x) \"y\" axis=-1\noutput y\n",
+          1);
+}
+
+TEST(graph_pass_join_pieces_leaves_others) {
+    LEFT_ALONE("-find_roll", /* in another order */
+               "input x f32[?,4,3]\n" HALVES "y = Concat-13 (b, a) \"y\" axis=1\noutput y\n");
+    LEFT_ALONE(NULL, /* along another axis */
+               "input x f32[2,4,2]\n" HALVES "y = Concat-13 (a, b) \"y\" axis=2\noutput y\n");
+    LEFT_ALONE(NULL, /* not all of it */
+               "input x f32[2,6]\nconst sizes i64[3] = 1 2 3\n"
+               "a, b, c = Split-13 (x, sizes) \"s\" axis=1\n"
+               "y = Concat-13 (a, b) \"y\" axis=1\noutput y\noutput c\n");
+    LEFT_ALONE(NULL, /* of a length that is not known */
+               "input x f32[?,?,3]\n" HALVES "y = Concat-13 (a, b) \"y\" axis=1\noutput y\n");
+}
+
+/* ---- parts that lie in images ---- */
+
+#define CONV  "com.ms.internal.nhwc.Conv-11 "
+#define FUSED "millpond.nhwc.FusedConv-1 "
+#define PADS  " pads=[1,1,1,1]"
+/* A block of a detector: 32 channels, of which the second half goes on. */
+#define WEIGHTS(type)                                                                  \
+    "const w " type "[32,16,1,1]\nconst b " type "[32]\nconst v " type "[16,16,3,3]\n" \
+    "const c " type "[16]\nconst u " type "[8,48,1,1]\n"
+#define SIZES "const half i64[1] = 16\nconst end i64[1] = 32\nconst axis i64[1] = -1\n"
+#define CUT   "first = " CONV "(x, w, b) \"first\"\nn = Slice-13 (first, half, end, axis) \"n\"\n"
+#define TWICE                                                     \
+    "p = " FUSED "(n, v, c) \"p\" activation=\"Swish\"" PADS "\n" \
+    "q = " FUSED "(p, v, c, n) \"q\" activation=\"Swish\" residual_behind=1" PADS "\n"
+#define LAST  "y = " CONV "(all, u) \"y\"\noutput y\n"
+#define BLOCK CUT TWICE "all = Concat-13 (first, q) \"all\" axis=-1\n" LAST
+
+TEST(graph_pass_rows_within) {
+    check("+rows_within", "input x f32[?,?,?,16]\n" WEIGHTS("f32") SIZES BLOCK,
+          "input x f32[?,?,?,16]\n" WEIGHTS("f32") SIZES BLOCK
+          "within first all 0\nwithin n first 16\nwithin q all 32\n",
+          3);
+    LEFT_ALONE(NULL, "input x f32[?,?,?,16]\n" WEIGHTS("f32") SIZES BLOCK);
+}
+
+static void lies_nowhere(const char *format, ...) {
+    char text[2048];
+    va_list list;
+    va_start(list, format);
+    CHECK(vsnprintf(text, sizeof text, format, list) < (int)sizeof text);
+    va_end(list);
+    LEFT_ALONE("+rows_within", text);
+}
+
+TEST(graph_pass_rows_within_leaves_what_others_read_or_make) {
+    static const char pair[] =
+        "input x f32[?,?,?,%d]\nconst w f32[%d,%d,1,1]\na = " CONV "(x, w) \"a\"%s\n%s"
+        "y = Concat-13 (a, x) \"y\" axis=%d\noutput y\n%s";
+    mp_graph *graph = NULL;
+    int64_t done = 0;
+    char text[512];
+    (void)snprintf(text, sizeof text, pair, 16, 16, 16, "", "", 3, "");
+    CHECK_OK(mp_graph_read(text, &graph)); /* the only reason that the others have */
+    CHECK_OK(mp_passes_run(graph, "+rows_within", &done));
+    CHECK_EQ_INT(done, 1);
+    mp_graph_destroy(graph);
+    lies_nowhere(pair, 16, 16, 16, "", "z = Sin-7 (a)\n", 3, "output z\n");
+    lies_nowhere(pair, 16, 16, 16, "", "", 3, "output a\n");
+    lies_nowhere(pair, 16, 16, 16, "", "", 2, "");
+    lies_nowhere(pair, 16, 18, 16, "", "", 3, ""); /* no whole packs */
+    lies_nowhere(pair, 8, 16, 8, "", "", 3, "");   /* of few channels */
+    lies_nowhere(pair, 32, 32, 16, " group=2", "", 3, "");
+    lies_nowhere("input x f32[?,?,?,16]\nconst w f32[16,16,1,1]\na = Relu-14 (x) \"a\"\n"
+                 "y = Concat-13 (a, a, x) \"y\" axis=3\nz = " CONV "(a, w) \"z\"\noutput y\n"
+                 "output z\n");
+}
+
+/* ---- what comes of it ---- */
+
+static const mp_shape images[] = {SHAPE(2, 5, 6, 16)};
+
+static void run(mp_device *device, int64_t rewrites, const char *text) {
+    pass_check_run_by(device, "-dead,+rows_within", text, images, 2e-2, rewrites);
+}
+
+DEVICE_TEST(graph_rows_within_of_a_block) {
+    run(device, 3, "input x f32[?,?,?,16]\n" WEIGHTS("f32") SIZES BLOCK);
+    run(device, 3, "input x f16[?,?,?,16]\n" WEIGHTS("f16") SIZES BLOCK);
+    run(device, 3, "input x bf16[?,?,?,16]\n" WEIGHTS("bf16") SIZES BLOCK);
+}
+
+/* Of the rows only some are parts, and others are copied to them. */
+DEVICE_TEST(graph_rows_within_of_some_parts) {
+    run(device, 2,
+        "input x f32[?,?,?,16]\n" WEIGHTS("f32") SIZES CUT TWICE
+        "r = Tanh-13 (p)\nall = Concat-13 (r, q, x) \"all\" axis=-1\n" LAST);
+    run(device, 1,
+        "input x f16[?,?,?,16]\n" WEIGHTS("f16") SIZES
+        "first = " CONV "(x, w, b)\nk, n = Split-18 (first) axis=-1 num_outputs=2\n"
+        "t = Tanh-13 (k)\np = " CONV "(n, v) " PADS "\n"
+        "all = Concat-13 (t, n, p) \"all\" axis=-1\n" LAST);
+}
+
+/* Parts of parts, and a residual of another image. */
+DEVICE_TEST(graph_rows_within_one_another) {
+    run(device, 4,
+        "input x f32[?,?,?,16]\n" WEIGHTS("f32") SIZES
+        "const s f32[16,32,1,1]\nconst l f32[16,64,3,3]\n"
+        "first = " CONV "(x, w, b)\nn = Slice-13 (first, half, end, axis)\n"
+        "p = " FUSED "(n, v, c, x) activation=\"Relu\"" PADS "\n"
+        "q = " CONV "(first, s)\nall = Concat-13 (q, first, p) axis=-1\n"
+        "y = " CONV "(all, l)" PADS "\noutput y\n");
+}
+
+/* ---- where a segment ends between a part and the whole ---- */
+
+/* `count` numbers that are not 0 say how many rows of `more` there are. */
+static const char parts_of_segments[] =
+    "input x f32[1,3,4,16]\ninput more f32[1,8,4,16]\ninput numbers f32[?]\n"
+    "const w f32[16,16,1,1]\nconst u f32[8,32,1,1]\nconst zero i64[1] = 0\n"
+    "const one i64[1] = 1\na = " CONV "(x, w)\nn = NonZero-13 (numbers)\ns = Shape-13 (n)\n"
+    "rows = Gather-13 (s, one) axis=0\nc = Slice-13 (more, zero, rows, one)\nb = " CONV
+    "(c, w)\ny = Concat-13 (a, b) axis=3\nz = " CONV "(y, u)\noutput z\n";
+
+static void give_weights(segment_bench *b, mp_graph *graph, float *data, int64_t room) {
+    for (int64_t i = 0; i < room; i++) {
+        data[i] = (float)(i * 7 % 11 - 5) / 8;
+    }
+    for (int32_t i = 0; i < graph->value_count; i++) {
+        mp_value *value = &graph->values[i];
+        if (value->is_constant && value->tensor.data == 0) {
+            CHECK(mp_shape_count(&value->tensor.shape) <= room);
+            value->device = segments_take(b, data, segments_bytes(&value->tensor));
+        }
+    }
+}
+
+static int run_segments(mp_device *device, const char *words, int64_t rewrites, float *out,
+                        size_t size) {
+    enum { ROOM = 8 * 4 * 16 };
+    const mp_tensor tensors[] = {{.type = MP_F32, .shape = SHAPE(1, 3, 4, 16)},
+                                 {.type = MP_F32, .shape = SHAPE(1, 8, 4, 16)},
+                                 {.type = MP_F32, .shape = SHAPE(5)}};
+    static const float numbers[] = {0, 1, 2, 0, 3};
+    float data[ROOM];
+    mp_graph *graph = NULL;
+    segment_outcome result;
+    segment_bench b;
+    int64_t done = 0;
+    segments_open(&b, device);
+    CHECK_OK(mp_graph_read(parts_of_segments, &graph));
+    CHECK_OK(mp_passes_run(graph, words, &done));
+    CHECK_EQ_INT(done, rewrites);
+    give_weights(&b, graph, data, ROOM);
+    const mp_addr in[] = {segments_take(&b, data, segments_bytes(&tensors[0])),
+                          segments_take(&b, data, segments_bytes(&tensors[1])),
+                          segments_take(&b, numbers, sizeof numbers)};
+    segments_run(&b, graph, tensors, in, &result);
+    CHECK_EQ_INT(result.segments, 2);
+    CHECK_EQ_INT(segments_bytes(&result.out[0]), (int64_t)size);
+    segments_fetch(&b, &result, 0, out);
+    segments_close(&b);
+    mp_graph_destroy(graph);
+    return result.steps;
+}
+
+DEVICE_TEST(graph_rows_within_of_two_segments) {
+    enum { COUNT = 3 * 4 * 8 };
+    float apart[COUNT], within[COUNT];
+    const int before = run_segments(device, "-dead", 0, apart, sizeof apart);
+    const int after = run_segments(device, "-dead,+rows_within", 2, within, sizeof within);
+    CHECK_EQ_INT(after, before); /* only the second part lies there, and the first is copied */
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(fabsf(apart[i] - within[i]) <= 1e-3f * fmaxf(1, fabsf(apart[i])));
+    }
+    mp_kernel_cache_drop(device);
+}

@@ -1,0 +1,212 @@
+/* rows_apart_test.c - operators whose rows lie within longer ones (mp_tensor.pitch): they give what
+ * they give of rows one behind the other, and write nothing between them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/core/channels.h"
+#include "op/op_test.h"
+#include "op/op_value.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { GAP = 16 /* elements between rows */ };
+
+static int64_t row_of(const mp_shape *shape) {
+    return shape->dim[shape->rank - 1];
+}
+
+static int64_t rows_of(const mp_shape *shape) {
+    return mp_shape_span(shape, 0, shape->rank - 1);
+}
+
+static void *numbers(mp_dtype type, const mp_shape *shape, uint64_t seed) {
+    const int64_t count = mp_shape_count(shape);
+    void *data = op_memory(type, count);
+    for (int64_t i = 0; i < count; i++) {
+        op_store_real(type, data, i, (double)op_value(seed, i) / 4);
+    }
+    return data;
+}
+
+/* The rows of input `i`, `pitch` elements apart. */
+static void spread(op_case *c, int i, int64_t pitch) {
+    const op_tensor *dense = &c->in[i];
+    const size_t size = mp_dtype_size(dense->type), row = (size_t)row_of(&dense->shape) * size;
+    const int64_t rows = rows_of(&dense->shape);
+    unsigned char *data = op_memory(dense->type, rows * pitch);
+    memset(data, 0xff, (size_t)(rows * pitch) * size); /* no number: who reads it shows */
+    for (int64_t r = 0; r < rows; r++) {
+        memcpy(data + (size_t)(r * pitch) * size,
+               (const unsigned char *)dense->data + (size_t)r * row, row);
+    }
+    c->in[i].data = data;
+    c->in_pitch[i] = pitch;
+}
+
+static void check_row(const op_tensor *got, const op_tensor *want, int64_t r, int64_t pitch) {
+    const int64_t row = row_of(&want->shape);
+    const size_t size = mp_dtype_size(want->type);
+    for (int64_t i = 0; i < row; i++) {
+        op_check_close(op_real(want->type, got->data, r * pitch + i),
+                       op_real(want->type, want->data, r * row + i), op_precision(want->type) * 8,
+                       "a row apart", r * row + i);
+    }
+    const unsigned char *bytes = got->data;
+    for (size_t b = (size_t)(r * pitch + row) * size; b < (size_t)((r + 1) * pitch) * size; b++) {
+        CHECK_EQ_INT(bytes[b], OP_BETWEEN);
+    }
+}
+
+static void check_rows(const op_tensor *got, const op_tensor *want, int64_t pitch) {
+    CHECK(mp_shape_equal(&got->shape, &want->shape));
+    for (int64_t r = 0; r < rows_of(&want->shape); r++) {
+        check_row(got, want, r, pitch > 0 ? pitch : row_of(&want->shape));
+    }
+}
+
+/* Runs the case as it is, and with the operands of `apart` apart: bit i input i, bit 8 + o output
+ * o.
+ */
+static void compare(mp_device *device, const op_case *dense, uint32_t apart) {
+    op_case plain = *dense, c = *dense;
+    op_run(device, &plain);
+    for (int i = 0; i < c.in_count; i++) {
+        if ((apart >> i & 1) != 0) {
+            spread(&c, i, row_of(&c.in[i].shape) + GAP);
+        }
+    }
+    for (int o = 0; o < c.out_count; o++) {
+        c.out_pitch[o] = (apart >> (8 + o) & 1) != 0 ? row_of(&plain.out[o].shape) + GAP : 0;
+    }
+    op_run(device, &c);
+    for (int o = 0; o < c.out_count; o++) {
+        check_rows(&c.out[o], &plain.out[o], c.out_pitch[o]);
+    }
+    for (int i = 0; i < c.in_count; i++) {
+        if (c.in_pitch[i] > 0) {
+            free((void *)(uintptr_t)c.in[i].data);
+        }
+    }
+    op_close(device, &c);
+    op_close(device, &plain);
+}
+
+/* ---- convolutions ---- */
+
+enum { X, W, BIAS, RESIDUAL, INPUTS };
+
+/* Of [2, 5, 4, 32] to 16 channels. */
+static void compare_conv(mp_device *device, mp_dtype type, int64_t side, const char *activation,
+                         bool behind, int32_t align, uint32_t apart) {
+    const mp_attr attrs[] = {OP_INTS("pads", side / 2, side / 2, side / 2, side / 2),
+                             OP_INT("residual_behind", behind), OP_TEXT("activation", activation)};
+    const bool has_residual = behind || (apart >> RESIDUAL & 1) != 0;
+    op_case c = {.domain = MP_OWN_NHWC_DOMAIN,
+                 .name = "FusedConv",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = activation != NULL ? 3 : 1,
+                 .options = {.tf32 = false},
+                 .align = align,
+                 .in = {OP_TENSOR(type, NULL, 2, 5, 4, 32),
+                        OP_TENSOR(type, NULL, 16, 32, side, side), OP_TENSOR(type, NULL, 16),
+                        OP_TENSOR(type, NULL, 2, 5, 4, 16)},
+                 .in_count = has_residual ? INPUTS : RESIDUAL,
+                 .out_count = 1};
+    for (int i = 0; i < INPUTS; i++) {
+        c.in[i].data = numbers(type, &c.in[i].shape, (uint64_t)i + 1);
+    }
+    compare(device, &c, apart);
+    for (int i = 0; i < INPUTS; i++) {
+        free((void *)(uintptr_t)c.in[i].data);
+    }
+}
+
+enum { APART_X = 1, APART_RESIDUAL = 1 << RESIDUAL, APART_Y = 1 << 8 };
+
+static void compare_convs(mp_device *device, mp_dtype type) {
+    static const uint32_t apart[] = {APART_X, APART_Y, APART_X | APART_Y,
+                                     APART_X | APART_RESIDUAL | APART_Y, APART_RESIDUAL};
+    static const char *const activations[] = {NULL, "Relu", "Swish"};
+    for (size_t a = 0; a < MP_COUNT_OF(apart); a++) {
+        for (size_t k = 0; k < MP_COUNT_OF(activations); k++) {
+            compare_conv(device, type, 1, activations[k], false, 16, apart[a]);
+            compare_conv(device, type, 3, activations[k], false, 16, apart[a]);
+        }
+        compare_conv(device, type, 3, "Swish", true, 16, apart[a]);
+        compare_conv(device, type, 1, "Relu", true, 1, apart[a]);
+    }
+}
+
+DEVICE_TEST(rows_apart_of_fused_convolutions) {
+    compare_convs(device, MP_F32);
+}
+
+DEVICE_TEST(rows_apart_of_fused_convolutions_of_halves) {
+    compare_convs(device, MP_F16);
+}
+
+DEVICE_TEST(rows_apart_of_fused_convolutions_of_bfloat16) {
+    compare_convs(device, MP_BF16);
+}
+
+/* ---- moves ---- */
+
+DEVICE_TEST(rows_apart_are_cut_and_joined) {
+    static const int64_t starts[] = {1, 8}, ends[] = {4, 24}, axes[] = {1, -1}, sizes[] = {24, 8};
+    const mp_attr last = OP_INT("axis", -1);
+    const mp_dtype types[] = {MP_F32, MP_F16, MP_U8};
+    for (size_t t = 0; t < MP_COUNT_OF(types); t++) {
+        const mp_shape shape = {3, {2, 5, 32}};
+        void *data = numbers(types[t], &shape, 3);
+        op_case slice = {.name = "Slice",
+                         .version = 13,
+                         .in = {OP_TENSOR(types[t], data, 2, 5, 32), op_i64(starts, 2),
+                                op_i64(ends, 2), op_i64(axes, 2)},
+                         .in_count = 4,
+                         .out_count = 1};
+        op_case split = {.name = "Split",
+                         .version = 13,
+                         .attrs = &last,
+                         .attr_count = 1,
+                         .in = {OP_TENSOR(types[t], data, 2, 5, 32), op_i64(sizes, 2)},
+                         .in_count = 2,
+                         .out_count = 2};
+        op_case concat = {
+            .name = "Concat",
+            .version = 13,
+            .attrs = &last,
+            .attr_count = 1,
+            .in = {OP_TENSOR(types[t], data, 2, 5, 32), OP_TENSOR(types[t], data, 2, 5, 32)},
+            .in_count = 2,
+            .out_count = 1};
+        compare(device, &slice, 1);
+        compare(device, &split, 1);
+        compare(device, &concat, 1 << 8);
+        free(data);
+    }
+}
+
+/* ---- what takes none ---- */
+
+DEVICE_TEST(rows_apart_are_refused_by_others) {
+    const op_case relu = {.name = "Relu",
+                          .version = 14,
+                          .in = {OP_TENSOR(MP_F32, NULL, 2, 16)},
+                          .in_count = 1,
+                          .out_count = 1,
+                          .in_pitch = {32}};
+    const mp_attr first = OP_INT("axis", 0);
+    const op_case concat = {.name = "Concat",
+                            .version = 13,
+                            .attrs = &first,
+                            .attr_count = 1,
+                            .in = {OP_TENSOR(MP_F32, NULL, 2, 16)},
+                            .in_count = 1,
+                            .out_count = 1,
+                            .out_pitch = {32}};
+    mp_plan *plan = NULL;
+    CHECK_EQ_INT(op_plan(device, &relu, &plan), MP_INTERNAL);
+    CHECK_STR_HAS(mp_error_message(), "Relu takes no rows that lie apart, as those of operand 0");
+    CHECK_EQ_INT(op_plan(device, &concat, &plan), MP_INTERNAL);
+    CHECK_STR_HAS(mp_error_message(), "rows that lie apart are cut along axis 0");
+}
