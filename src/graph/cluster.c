@@ -335,12 +335,16 @@ static bool is_between(work *w, int32_t above, int32_t below) {
 }
 
 /* Whether a kernel has room for the trial: for its values, and for inputs that are repeated along
- * some dimension. */
+ * some dimension, or whose rows lie apart, which rows that are reduced do not. */
 static bool has_room(const work *w) {
     int views = 0;
     for (int i = 0; i < w->trial->input_count; i++) {
-        const mp_shape *in = &w->tensors[w->trial_in[i]].shape;
-        views += mp_reading_is_view(mp_expression_reading(w->trial, i, in, &w->over.shape));
+        const mp_tensor *in = &w->tensors[w->trial_in[i]];
+        const mp_reading reading = mp_expression_reading(w->trial, i, &in->shape, &w->over.shape);
+        views += mp_reading_is_view(reading) || in->pitch > 0;
+        if (in->pitch > 0 && w->trial->row_dims > 0) {
+            return false;
+        }
     }
     return views <= K_WALK_VIEWS && mp_expression_live(w->trial) <= MP_LIVE_MAX;
 }
@@ -520,8 +524,17 @@ static void split(work *w, int32_t number) {
     *g = (group){.first = number, .last = number};
 }
 
+/* Whether a single node is a step by its own kernel, which knows no rows that lie apart. */
+static bool is_own_step(const work *w, const group *g) {
+    bool own = g->first == g->last;
+    for (int i = 0; g->e != NULL && i < g->e->input_count; i++) {
+        own = own && w->tensors[g->in[i]].pitch == 0;
+    }
+    return own || g->e == NULL;
+}
+
 static mp_status finish_unit(const work *w, group *g, mp_unit *to) {
-    if (to->count == 1) {
+    if (is_own_step(w, g)) {
         return MP_OK;
     }
     for (int32_t n = g->first; n != NONE; n = w->next[n]) {

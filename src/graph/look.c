@@ -291,9 +291,12 @@ bool mp_vertex_keeps_shape(const mp_vertex *v) {
 /* Operators whose output has the rank of their first input. */
 static bool keeps_rank(const mp_vertex *v) {
     static const char *const names[] = {"Split", "Slice", "Pad"};
-    const char *name = v->node.op->name;
-    const bool is_conv = strcmp(name, "Conv") == 0 || strcmp(name, "FusedConv") == 0;
-    return is_conv || mp_vertex_is_any(v, names, MP_COUNT_OF(names)) || mp_vertex_keeps_shape(v) ||
+    static const char *const images[] = {"Conv", "FusedConv", "MaxPool", "AveragePool"};
+    bool keeps = false;
+    for (size_t i = 0; i < MP_COUNT_OF(images); i++) { /* of whichever domain */
+        keeps = keeps || strcmp(v->node.op->name, images[i]) == 0;
+    }
+    return keeps || mp_vertex_is_any(v, names, MP_COUNT_OF(names)) || mp_vertex_keeps_shape(v) ||
            mp_vertex_is_own(v, "MatMulBias") || mp_vertex_is_own(v, "IntegerProduct") ||
            mp_vertex_is_own(v, "ShuffleParts") || strcmp(v->node.op->name, "MatMulNBits") == 0 ||
            (mp_vertex_is(v, "ReduceMean") && mp_node_int(&v->node, "keepdims", 1) == 1);

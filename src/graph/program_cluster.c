@@ -153,10 +153,11 @@ static mp_status take_units(mp_draft *draft, const mp_units *units) {
             ? add_missing(draft, units, step_of)
             : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to plan a graph of %d nodes",
                       (int)draft->graph->node_count);
-    for (int32_t i = 0; i < units->count && status == MP_OK; i++) {
+    const bool is_whole = status == MP_OK && !draft->has_strayed; /* else steps are missing */
+    for (int32_t i = 0; i < units->count && is_whole; i++) {
         sorted[i] = program->steps[step_of[units->units[i].node]];
     }
-    if (status == MP_OK) { /* there are as many units as steps */
+    if (is_whole) { /* there are as many units as steps */
         free(program->steps);
         program->steps = sorted;
         sorted = NULL;

@@ -340,6 +340,9 @@ static mp_status plan_joined(mp_draft *draft) {
 
 mp_status mp_draft_plan(mp_draft *draft) {
     for (int32_t n = 0; n < draft->graph->node_count && !draft->gives_up; n++) {
+        if (draft->has_strayed) {
+            return MP_OK;
+        }
         if (!draft->program->is_done[n]) {
             MP_TRY(mp_draft_node(draft, n));
         }
@@ -350,7 +353,7 @@ mp_status mp_draft_plan(mp_draft *draft) {
     MP_TRY(mp_draft_ask(draft));
     find_outliving(draft);
     MP_TRY(mp_draft_clusters(draft));
-    draft->has_strayed = mp_draft_find_strays(draft);
+    mp_draft_find_strays(draft);
     if (draft->has_strayed) {
         return MP_OK;
     }

@@ -243,8 +243,10 @@ void mp_program_step_close(mp_program_step *step);
 bool mp_draft_lies_within(const mp_draft *draft, int32_t value);
 /* mp_planner.out_pitch of a node, until the next one is asked for. */
 const int64_t *mp_draft_pitches(mp_draft *draft, const mp_vertex *v);
-/* Of what is planned, whether there are more strays than were known. */
-bool mp_draft_find_strays(mp_draft *draft);
+/* Whether all inputs of a step lie as its operator takes them. Those that do not are strays. */
+bool mp_draft_suits(mp_draft *draft, const mp_op *op, const int32_t *in, int in_count);
+/* Looks for strays in what is planned. */
+void mp_draft_find_strays(mp_draft *draft);
 
 /* ---- program_like.c: plans that a program has in common with one made before ---- */
 

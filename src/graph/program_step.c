@@ -128,6 +128,9 @@ mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, const mp_tensor *in)
     const mp_step_ends ends = {.node = node, .in_count = v->in_count, .out_count = v->out_count};
     mp_node planned = v->node;
     mp_step_plan made;
+    if (!mp_draft_suits(draft, v->node.op, v->in, v->in_count)) {
+        return MP_OK;
+    }
     planned.constants = constants_of(draft->graph, v);
     const mp_step_form form = {.out_pitch = mp_draft_pitches(draft, v)};
     MP_TRY(mp_draft_step_plan(draft, &ends, &planned, in, &form, &made));

@@ -61,28 +61,39 @@ static bool is_part(const mp_draft *draft, int32_t value) {
     return mp_shape_equal(&whole, part);
 }
 
-/* Whether a value that was planned so cannot lie there: its segment does not make the whole, or
- * kernels would count further than they can. */
+/* Whether a value that was planned so cannot lie there: its segment does not make the whole,
+ * another one reads it, of whose nodes it is not known yet how they do, or kernels would count
+ * further than they can. */
 static bool is_stray(const mp_draft *draft, int32_t value) {
     const mp_value *v = &draft->graph->values[value];
     const mp_tensor *part = &draft->tensors[value];
     int64_t row = 0;
     const int32_t outer = v->within - 1, whole = whole_of(draft, value, &row);
     const size_t size = mp_dtype_size(part->type);
-    return !draft->is_made[outer] || !draft->is_made[whole] || draft->tensors[whole].pitch != 0 ||
-           draft->tensors[whole].type != part->type || !is_part(draft, value) ||
-           !is_in_place(draft, value) || part->pitch != row ||
+    return draft->outlives[value] || !draft->is_made[outer] || !draft->is_made[whole] ||
+           draft->tensors[whole].pitch != 0 || draft->tensors[whole].type != part->type ||
+           !is_part(draft, value) || !is_in_place(draft, value) || part->pitch != row ||
            draft->tensors[whole].shape.dim[part->shape.rank - 1] != row ||
            mp_shape_count(&draft->tensors[whole].shape) > INT32_MAX ||
            (size_t)v->within_first * size % (size_t)draft->program->align != 0;
 }
 
-bool mp_draft_find_strays(mp_draft *draft) {
-    bool found = false;
-    for (int32_t i = 0; i < draft->graph->value_count && draft->strays != NULL; i++) {
-        if (draft->is_made[i] && mp_draft_lies_within(draft, i) && is_stray(draft, i)) {
-            draft->strays[i] = found = true;
+bool mp_draft_suits(mp_draft *draft, const mp_op *op, const int32_t *in, int in_count) {
+    bool suits = true;
+    for (int i = 0; i < in_count; i++) {
+        if (in[i] != MP_NO_VALUE && draft->tensors[in[i]].pitch > 0 &&
+            !mp_op_apart_in(op, (size_t)i) && !draft->strays[in[i]]) {
+            draft->strays[in[i]] = draft->has_strayed = true;
+            suits = false;
         }
     }
-    return found;
+    return suits;
+}
+
+void mp_draft_find_strays(mp_draft *draft) {
+    for (int32_t i = 0; i < draft->graph->value_count && draft->strays != NULL; i++) {
+        if (draft->is_made[i] && mp_draft_lies_within(draft, i) && is_stray(draft, i)) {
+            draft->strays[i] = draft->has_strayed = true;
+        }
+    }
 }

@@ -93,7 +93,7 @@ TEST(graph_pass_rows_within_leaves_what_others_read_or_make) {
     CHECK_OK(mp_passes_run(graph, "+rows_within", &done));
     CHECK_EQ_INT(done, 1);
     mp_graph_destroy(graph);
-    lies_nowhere(pair, 16, 16, 16, "", "z = Sin-7 (a)\n", 3, "output z\n");
+    lies_nowhere(pair, 16, 16, 16, "", "z = Softmax-13 (a)\n", 3, "output z\n");
     lies_nowhere(pair, 16, 16, 16, "", "", 3, "output a\n");
     lies_nowhere(pair, 16, 16, 16, "", "", 2, "");
     lies_nowhere(pair, 16, 18, 16, "", "", 3, ""); /* no whole packs */
@@ -139,6 +139,52 @@ DEVICE_TEST(graph_rows_within_one_another) {
         "p = " FUSED "(n, v, c, x) activation=\"Relu\"" PADS "\n"
         "q = " CONV "(first, s)\nall = Concat-13 (q, first, p) axis=-1\n"
         "y = " CONV "(all, l)" PADS "\noutput y\n");
+}
+
+/* What each layer of DenseNet reads is all that the ones before have made. */
+#define LAYER(to, all, made, mean)                                                                 \
+#to "s = Mul-14 (" all ", " mean ")\n" #to "r = Relu-14 (" #to "s)\n" made " = " FUSED "(" #to \
+        "r, " #to "w) activation=\"Relu\"" PADS "\n"
+#define DENSE(type)                                                                               \
+    "input x " type "[?,?,?,16]\nconst aw " type "[8,16,3,3]\nconst bw " type "[8,24,3,3]\n"      \
+    "const cw " type "[8,32,3,3]\nconst u " type "[8,40,1,1]\nconst k16 " type "[16]\n"           \
+    "const k24 " type "[24]\nconst k32 " type "[32]\n"                                            \
+    "p = com.ms.internal.nhwc.MaxPool-12 (x) kernel_shape=[3,3]" PADS                             \
+    "\n" LAYER(a, "p", "fa", "k16") "ca = Concat-13 (p, fa) axis=-1\n" LAYER(                     \
+        b, "ca", "fb",                                                                            \
+        "k24") "cb = Concat-13 (p, fa, fb) axis=-1\n" LAYER(c, "cb", "fc",                        \
+                                                            "k32") "all = Concat-13 (p, fa, fb, " \
+                                                                   "fc) axis=-1\n"                \
+                                                                   "y = " CONV                    \
+                                                                   "(all, u)\noutput y\n"
+
+/* The pool, two parts of three, and what is put together of one another. */
+DEVICE_TEST(graph_rows_within_of_layers_that_read_all_before) {
+    run(device, 2 + 6, DENSE("f32"));
+    run(device, 2 + 6, DENSE("f16"));
+}
+
+/* Of no images nothing is a cluster, and nodes by themselves know no rows that lie apart. */
+DEVICE_TEST(graph_rows_within_of_no_images) {
+    static const mp_shape none[] = {SHAPE(0, 5, 6, 16)};
+    pass_check_run_by(device, "-dead,+rows_within", DENSE("f32"), none, 0, 2 + 6);
+}
+
+TEST(graph_pass_rows_within_nests) {
+    static const char before[] = "input x f32[?,?,?,16]\ninput z f32[?,?,?,16]\n"
+                                 "input t f32[?,?,?,16]\n";
+    char from[512], to[512];
+    (void)snprintf(from, sizeof from,
+                   "%sa = Concat-13 (x, z) axis=3\nb = Concat-13 (x, z, t) axis=3\n"
+                   "c = Concat-13 (x, z, t, t) axis=3\nd = Concat-13 (z, x, t) axis=3\n"
+                   "output a\noutput b\noutput c\noutput d\n",
+                   before);
+    (void)snprintf(to, sizeof to,
+                   "%sa = Concat-13 (x, z) axis=3\nb = Concat-13 (a, t) axis=3\n"
+                   "c = Concat-13 (b, t) axis=3\nd = Concat-13 (z, x, t) axis=3\n"
+                   "output a\noutput b\noutput c\noutput d\n",
+                   before);
+    check("+rows_within", from, to, 2);
 }
 
 /* ---- where a segment ends between a part and the whole ---- */

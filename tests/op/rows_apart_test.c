@@ -149,6 +149,81 @@ DEVICE_TEST(rows_apart_of_fused_convolutions_of_bfloat16) {
     compare_convs(device, MP_BF16);
 }
 
+/* ---- pools ---- */
+
+/* Windows of neighbours by packs, and others by single channels. */
+static void compare_pool(mp_device *device, const char *name, mp_dtype type, int64_t channels,
+                         int64_t dilation) {
+    const mp_attr attrs[] = {OP_INTS("kernel_shape", 3, 2), OP_INTS("strides", 1, 2),
+                             OP_INTS("pads", 1, 1, 1, 0), OP_INTS("dilations", dilation, 1)};
+    const mp_shape shape = {4, {2, 6, 5, channels}};
+    void *data = numbers(type, &shape, 5);
+    const op_case c = {.domain = MP_NHWC_DOMAIN,
+                       .name = name,
+                       .version = 22,
+                       .attrs = attrs,
+                       .attr_count = dilation > 1 ? 4 : 3,
+                       .in = {OP_TENSOR(type, data, 2, 6, 5, channels)},
+                       .in_count = 1,
+                       .out_count = 1};
+    compare(device, &c, APART_X);
+    compare(device, &c, APART_Y);
+    compare(device, &c, APART_X | APART_Y);
+    free(data);
+}
+
+DEVICE_TEST(rows_apart_of_pools) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16, MP_F64};
+    for (size_t t = 0; t < MP_COUNT_OF(types); t++) {
+        for (int64_t channels = 16; channels >= 3; channels -= 13) {
+            compare_pool(device, "MaxPool", types[t], channels, 1);
+            compare_pool(device, "MaxPool", types[t], channels, 2);
+            compare_pool(device, "AveragePool", types[t], channels, 1);
+        }
+    }
+    compare_pool(device, "MaxPool", MP_U8, 16, 1);
+}
+
+/* A window that is all of an image is no reduction then. */
+DEVICE_TEST(rows_apart_of_pools_of_whole_images) {
+    const mp_attr kernel = OP_INTS("kernel_shape", 6, 5);
+    const mp_shape shape = {4, {2, 6, 5, 16}};
+    void *data = numbers(MP_F32, &shape, 5);
+    const op_case c = {.domain = MP_NHWC_DOMAIN,
+                       .name = "AveragePool",
+                       .version = 22,
+                       .attrs = &kernel,
+                       .attr_count = 1,
+                       .in = {OP_TENSOR(MP_F32, data, 2, 6, 5, 16)},
+                       .in_count = 1,
+                       .out_count = 1};
+    compare(device, &c, APART_X);
+    compare(device, &c, APART_X | APART_Y);
+    free(data);
+}
+
+/* ---- expressions ---- */
+
+DEVICE_TEST(rows_apart_of_expressions) {
+    const mp_attr text = OP_TEXT("expression", "x0=f32 x1=f32 x2=f32 t0=mul(x0,x1) t1=add(t0,x2) "
+                                               "t2=relu(t1) -> t2 t0");
+    const mp_shape shape = {3, {2, 5, 20}}, row = {1, {20}};
+    void *data = numbers(MP_F32, &shape, 5), *scale = numbers(MP_F32, &row, 6);
+    const op_case c = {.domain = MP_OWN_DOMAIN,
+                       .name = "Fused",
+                       .version = 1,
+                       .attrs = &text,
+                       .attr_count = 1,
+                       .in = {op_f32(data, 2, 5, 20), op_f32(scale, 20), op_f32(data, 2, 5, 20)},
+                       .in_count = 3,
+                       .out_count = 2};
+    compare(device, &c, 1);
+    compare(device, &c, 1 << 2);
+    compare(device, &c, 1 << 2 | 1);
+    free(data);
+    free(scale);
+}
+
 /* ---- moves ---- */
 
 DEVICE_TEST(rows_apart_are_cut_and_joined) {
@@ -204,7 +279,19 @@ DEVICE_TEST(rows_apart_are_refused_by_others) {
                             .in_count = 1,
                             .out_count = 1,
                             .out_pitch = {32}};
+    const mp_attr rows = OP_TEXT("expression", "row=1 x0=f32 t0=rowsum(x0) -> t0");
+    const op_case sum = {.domain = MP_OWN_DOMAIN,
+                         .name = "Fused",
+                         .version = 1,
+                         .attrs = &rows,
+                         .attr_count = 1,
+                         .in = {OP_TENSOR(MP_F32, NULL, 2, 16)},
+                         .in_count = 1,
+                         .out_count = 1,
+                         .in_pitch = {32}};
     mp_plan *plan = NULL;
+    CHECK_EQ_INT(op_plan(device, &sum, &plan), MP_UNSUPPORTED);
+    CHECK_STR_HAS(mp_error_message(), "no kernel takes rows that lie so far apart");
     CHECK_EQ_INT(op_plan(device, &relu, &plan), MP_INTERNAL);
     CHECK_STR_HAS(mp_error_message(), "Relu takes no rows that lie apart, as those of operand 0");
     CHECK_EQ_INT(op_plan(device, &concat, &plan), MP_INTERNAL);

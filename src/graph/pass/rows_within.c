@@ -2,7 +2,7 @@
  * together is made there, and what a Slice or a Split takes out is read there, so that nothing is
  * copied (mp_value.within). Only where all that makes or reads a part knows of rows that lie apart
  * (mp_op.apart_in): convolutions of one group, which libraries and products make from and to such
- * rows.
+ * rows, pools, and element-wise nodes that read them.
  *
  *     Conv --- a --+                      a, b and c lie in y
  *              Conv --- b -- Concat --- y
@@ -45,6 +45,12 @@ static bool is_conv(const mp_graph *graph, const mp_vertex *v) {
            mp_node_int(&v->node, "group", 1) == 1 && w->shape.dim[1] >= CHANNELS_MIN;
 }
 
+static bool is_pool(const mp_vertex *v) {
+    const mp_op *op = v->node.op;
+    return (strcmp(op->name, "MaxPool") == 0 || strcmp(op->name, "AveragePool") == 0) &&
+           strcmp(op->domain, MP_NHWC_DOMAIN) == 0 && v->out_count == 1;
+}
+
 /* ---- what is known of an image ---- */
 
 static mp_dtype type_of(const mp_graph *graph, int32_t value) {
@@ -82,7 +88,7 @@ static int64_t row_of(const mp_graph *graph, int32_t value, int *left) {
     if (is_conv(graph, v)) {
         return graph->values[v->in[W]].tensor.shape.dim[0];
     }
-    if (mp_vertex_keeps_shape(v)) {
+    if (mp_vertex_keeps_shape(v) || is_pool(v)) {
         return row_of(graph, mp_vertex_in(v, X), left);
     }
     if (mp_vertex_is(v, "Slice") && mp_cut_read(graph, value, &cut) &&
@@ -112,12 +118,15 @@ static int64_t channels_of(const mp_graph *graph, int32_t value) {
 /* Whether node `n` reads `value` as its input `i` wherever that lies, but for a Concat. */
 static bool reads_apart(const mp_graph *graph, int32_t n, int i, int32_t value) {
     const mp_vertex *v = &graph->nodes[n];
+    if (v->node.op->express != NULL) { /* a cluster, if it is but a node */
+        return graph->has_clusters && v->out_count == 1;
+    }
     if (!mp_op_apart_in(v->node.op, (size_t)i) || v->loop != NULL || mp_vertex_is(v, "Concat")) {
         return false;
     }
     return mp_vertex_is(v, "Split")   ? is_last(graph, n, value)
            : mp_vertex_is(v, "Slice") ? true
-                                      : is_conv(graph, v);
+                                      : is_conv(graph, v) || is_pool(v);
 }
 
 /* Whether all that read `value`, but for the Concat `concat` that reads it once, do. */
@@ -138,7 +147,9 @@ static bool all_read_apart(const mp_graph *graph, int32_t value, int32_t concat)
 /* Whether node `n` makes `value` wherever that is to lie. */
 static bool makes_apart(const mp_graph *graph, int32_t n) {
     const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
-    return v != NULL && v->loop == NULL && mp_op_apart_out(v->node.op, 0) && is_conv(graph, v);
+    return v != NULL && v->loop == NULL && mp_op_apart_out(v->node.op, 0) &&
+           (is_conv(graph, v) || is_pool(v) ||
+            (mp_vertex_is(v, "Concat") && is_last(graph, n, v->out[0])));
 }
 
 /* ---- where ---- */
@@ -215,13 +226,63 @@ static void lay_slice(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
     lay(graph, &p, MP_NO_NODE, rewrites);
 }
 
+/* ---- a Concat of what another one has put together ---- */
+
+/* Whether the inputs of the Concat `n` begin with those of `other`, an earlier one. */
+static bool begins_with(const mp_graph *graph, int32_t n, int32_t other) {
+    const mp_vertex *v = &graph->nodes[n], *first = &graph->nodes[other];
+    bool same = mp_vertex_is(first, "Concat") && first->in_count > 1 &&
+                first->in_count < v->in_count && mp_graph_same_guard(graph, n, other) &&
+                mp_node_int(&v->node, "axis", 0) == mp_node_int(&first->node, "axis", 0);
+    for (int i = 0; same && i < first->in_count; i++) {
+        same = v->in[i] == first->in[i];
+    }
+    return same;
+}
+
+/* DenseNet puts together in each layer all that was made before: one channel more each time. */
+static mp_status nest(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
+    enum { INPUTS_MAX = 256 };
+    const mp_vertex v = graph->nodes[n];
+    int32_t in[INPUTS_MAX], longest = MP_NO_NODE;
+    for (int32_t other = 0; other < n && v.in_count <= INPUTS_MAX; other++) {
+        if (begins_with(graph, n, other) &&
+            (longest == MP_NO_NODE ||
+             graph->nodes[other].in_count > graph->nodes[longest].in_count)) {
+            longest = other;
+        }
+    }
+    if (longest == MP_NO_NODE || !mp_rewrite_allowed(rewrites)) {
+        return MP_OK;
+    }
+    const int32_t whole = graph->nodes[longest].out[0];
+    const int skipped = graph->nodes[longest].in_count;
+    const mp_node node = v.node;
+    in[0] = whole;
+    for (int i = skipped; i < v.in_count; i++) {
+        in[1 + i - skipped] = v.in[i];
+    }
+    return mp_graph_change_node(graph, n, &node, in, 1 + v.in_count - skipped, v.out, 1);
+}
+
+static mp_status nest_all(mp_graph *graph, mp_rewrites *rewrites) {
+    for (int32_t n = graph->node_count - 1; n >= 0; n--) { /* the longest first */
+        const mp_vertex *v = &graph->nodes[n];
+        if (mp_vertex_is(v, "Concat") && is_last(graph, n, v->out[0])) {
+            MP_TRY(nest(graph, n, rewrites));
+        }
+    }
+    return MP_OK;
+}
+
 mp_status mp_pass_rows_within(mp_graph *graph, mp_rewrites *rewrites) {
     graph->lays_within = rewrites->forced; /* by default once it is measured */
-    for (int32_t n = 0; n < graph->node_count && graph->lays_within; n++) {
+    if (!graph->lays_within) {
+        return MP_OK;
+    }
+    MP_TRY(nest_all(graph, rewrites));
+    for (int32_t n = 0; n < graph->node_count; n++) {
         const mp_vertex *v = &graph->nodes[n];
-        if (v->is_gone) {
-            continue;
-        }
         if (mp_vertex_is(v, "Concat")) {
             lay_inputs(graph, n, rewrites);
         } else if (mp_vertex_is(v, "Split")) {

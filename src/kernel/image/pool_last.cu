@@ -170,7 +170,7 @@ K_FN p_side p_side_of(const mp_pool_args *args, int32_t d, uint32_t output) {
 /* Up to SIDE x SIDE taps from the one at x on; those that there are not change nothing. */
 K_FN void p_some(const mp_pool_args *args, const T *x, int32_t rows, int32_t columns,
                  p_sums *sums) {
-    const int32_t pixel = (int32_t)args->channels, line = args->in[2] * pixel;
+    const int32_t pixel = (int32_t)args->x_pitch, line = args->in[2] * pixel;
     k_pack pack[SIDE][SIDE];
     K_UNROLL
     for (int32_t b = 0; b < SIDE; b++) {
@@ -199,17 +199,19 @@ K_FN void p_make_pack(const mp_pool_args *args, uint32_t i) {
     const p_side columns = p_side_of(args, 2, point - row * (uint32_t)args->out_dim[2]);
     const int64_t line = image * (int64_t)args->in[1] + rows.first;
     const int64_t pixel = line * args->in[2] + columns.first;
-    const T *x = (const T *)args->x + pixel * args->channels + (i - point * packs) * K_PACK;
+    const uint32_t channel = (i - point * packs) * K_PACK;
+    const T *x = (const T *)args->x + pixel * args->x_pitch + channel;
     p_sums sums = p_no_packs();
     K_ONE_COPY
     for (int32_t b = 0; b < rows.taps; b += SIDE) {
         K_ONE_COPY
         for (int32_t c = 0; c < columns.taps; c += SIDE) {
-            const T *from = x + ((int64_t)b * args->in[2] + c) * args->channels;
+            const T *from = x + ((int64_t)b * args->in[2] + c) * args->x_pitch;
             p_some(args, from, rows.taps - b, columns.taps - c, &sums);
         }
     }
-    ((k_pack *)args->out)[i] = p_pack(&sums, (int64_t)rows.counted * columns.counted);
+    T *out = (T *)args->out + point * args->out_pitch + channel;
+    *(k_pack *)out = p_pack(&sums, (int64_t)rows.counted * columns.counted);
 }
 
 /* ---- one channel, any window ---- */
@@ -221,7 +223,8 @@ K_FN void p_make_one(const mp_pool_args *args, int64_t i) {
     const int64_t point =
         args->wide ? i / args->channels : (int64_t)k_divide((uint32_t)i, args->by_channels);
     const int64_t image = p_place(args, point, place) * args->plane;
-    const T *x = (const T *)args->x + image * args->channels + (i - point * args->channels);
+    const int64_t channel = i - point * args->channels;
+    const T *x = (const T *)args->x + image * args->x_pitch + channel;
     for (int32_t d = 0; d < K_POOL_DIMS; d++) {
         span[d] = p_window(args, d, place[d]);
         counted *= args->include_pad ? span[d].padded : span[d].taps;
@@ -234,11 +237,11 @@ K_FN void p_make_one(const mp_pool_args *args, int64_t i) {
             const int64_t first = p_line(args, span, a, b);
             K_ONE_COPY
             for (int32_t c = 0; c < span[2].taps; c++) {
-                sum = p_more(sum, x[(first + c * args->dilation[2]) * args->channels]);
+                sum = p_more(sum, x[(first + c * args->dilation[2]) * args->x_pitch]);
             }
         }
     }
-    ((T *)args->out)[i] = p_result(sum, counted);
+    ((T *)args->out)[point * args->out_pitch + channel] = p_result(sum, counted);
 }
 
 K_KERNEL_IN_80(256, mp_pool_args, args) {

@@ -13,11 +13,12 @@ enum { K_POOL_DIMS = 3 };
 typedef struct mp_pool_args {
     const void *x;
     void *out;
-    int64_t *indices;      /* of the maxima; NULL where nobody asks */
-    int64_t count;         /* of out */
-    int64_t plane;         /* elements of x in a plane */
-    int64_t channels;      /* used where they are last */
-    int32_t wide;          /* count, or packs of it, is 2^31 or more: dividers are not used */
+    int64_t *indices;           /* of the maxima; NULL where nobody asks */
+    int64_t count;              /* of out */
+    int64_t plane;              /* elements of x in a plane */
+    int64_t channels;           /* used where they are last, as these: */
+    int64_t x_pitch, out_pitch; /* elements from one pixel to the next; of out at least channels */
+    int32_t wide;               /* count, or packs of it, is 2^31 or more: dividers are not used */
     int32_t packed;        /* channels are last, and packs of 16 aligned bytes, which are counted */
     int32_t column_major;  /* the order in which indices number a plane */
     int32_t include_pad;   /* an average counts padding */

@@ -48,11 +48,13 @@ static mp_status plan_fused(mp_planner *p) {
     mp_expression e;
     mp_shape shape = {.rank = 0};
     mp_operand in[K_FUSED_IN];
+    int64_t in_pitch[K_FUSED_IN];
     mp_ref out[K_FUSED_OUT];
     MP_TRY(mp_expression_read(mp_node_string(p->node, "expression", ""), &e));
     MP_TRY(check_inputs(p, &e));
     for (int i = 0; i < p->in_count; i++) {
         in[i] = (mp_operand){MP_IN(i), &p->in[i].shape};
+        in_pitch[i] = p->in[i].pitch;
         if ((e.flat_inputs >> i & 1) == 0) {
             MP_TRY(mp_shape_broadcast(&shape, &p->in[i].shape, &shape));
         }
@@ -65,7 +67,7 @@ static mp_status plan_fused(mp_planner *p) {
         const mp_shape rows = mp_shape_of_rows(&shape, e.row_dims, is_flat ? e.row_dims : 0);
         MP_TRY(mp_plan_output(p, i, mp_expression_type(&e, e.outputs[i]), is_row ? &rows : &shape));
     }
-    return mp_plan_fused(p, &e, in, out, &shape);
+    return mp_plan_fused_apart(p, &e, in, in_pitch, out, 0, &shape);
 }
 
 static const mp_attr_def expression[] = {{"expression", MP_ATTR_STRING}, {NULL, 0}};
@@ -76,6 +78,7 @@ static const mp_op ops[] = {
      .since = 1,
      .until = 1,
      .types = {{"T", MP_ALL_TYPES}},
+     .apart_in = UINT32_MAX,
      .variadic = true,
      .attrs = expression,
      .plan = plan_fused},

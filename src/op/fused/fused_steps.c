@@ -152,28 +152,34 @@ mp_status mp_plan_fused(mp_planner *p, const mp_expression *e, const mp_operand 
     return plan(p, &f, shape);
 }
 
-bool mp_fused_takes_apart(const mp_expression *e, const mp_shape *shape, int64_t pitch) {
-    enum { PACK_BYTES = 16 };
+/* Whether all rows of the shape, so far apart, are within what kernels count. */
+static bool is_near(const mp_shape *shape, int64_t pitch) {
     int64_t all = 0;
-    bool takes = e->row_dims == 0 && e->output_count == 1 && shape->rank > 0 &&
-                 !__builtin_mul_overflow(mp_shape_span(shape, 0, shape->rank - 1), pitch, &all) &&
-                 all <= INT32_MAX;
+    return !__builtin_mul_overflow(mp_shape_span(shape, 0, MP_MAX(shape->rank - 1, 0)), pitch,
+                                   &all) &&
+           all <= INT32_MAX;
+}
+
+static bool are_packs(const mp_expression *e, const mp_shape *shape, int64_t pitch) {
+    enum { PACK_BYTES = 16 };
     const int64_t pack = PACK_BYTES / (int64_t)mp_dtype_size(mp_expression_type(e, e->outputs[0]));
-    return takes && shape->dim[shape->rank - 1] % pack == 0 && pitch % pack == 0;
+    return e->output_count == 1 && shape->rank > 0 && shape->dim[shape->rank - 1] % pack == 0 &&
+           pitch % pack == 0;
 }
 
 mp_status mp_plan_fused_apart(mp_planner *p, const mp_expression *e, const mp_operand *in,
-                              const int64_t *in_pitch, mp_ref out, int64_t out_pitch,
+                              const int64_t *in_pitch, const mp_ref *out, int64_t out_pitch,
                               const mp_shape *shape) {
-    mp_expression apart = *e;
-    fused f = {.e = &apart, .in = in, .out = &out, .in_pitch = in_pitch, .out_pitch = out_pitch};
-    apart.is_apart = out_pitch > 0;
-    for (int i = -1; i < (in_pitch != NULL ? e->input_count : 0); i++) {
-        const int64_t pitch = i < 0 ? out_pitch : in_pitch[i];
-        if (pitch > 0 && !mp_fused_takes_apart(e, shape, pitch)) {
-            return MP_FAIL(UNSUPPORTED, "rows %lld elements apart are no whole packs",
-                           (long long)pitch);
-        }
+    mp_expression own = *e;
+    fused f = {.e = &own, .in = in, .out = out, .in_pitch = in_pitch, .out_pitch = out_pitch};
+    bool takes = out_pitch == 0 || (are_packs(e, shape, out_pitch) && is_near(shape, out_pitch));
+    bool is_apart = out_pitch > 0;
+    own.is_apart = own.is_apart || is_apart;
+    for (int i = 0; i < e->input_count; i++) {
+        takes = takes && is_near(in[i].shape, in_pitch[i]);
+        is_apart = is_apart || in_pitch[i] > 0;
     }
-    return plan(p, &f, shape);
+    return takes && (e->row_dims == 0 || !is_apart)
+               ? plan(p, &f, shape)
+               : MP_FAIL(UNSUPPORTED, "no kernel takes rows that lie so far apart");
 }

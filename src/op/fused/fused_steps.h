@@ -13,14 +13,12 @@
 mp_status mp_plan_fused(mp_planner *p, const mp_expression *e, const mp_operand *in,
                         const mp_ref *out, const mp_shape *shape);
 
-/* Whether rows of this shape may lie so far apart (mp_tensor.pitch): in whole packs of 16 bytes. */
-bool mp_fused_takes_apart(const mp_expression *e, const mp_shape *shape, int64_t pitch);
-
-/* The same for an expression without reductions, of one output, where rows lie apart: of each input
- * (NULL: of none), and of the output. Those of inputs are not repeated then; each counts as one
- * that is, and so does the output. Fails: UNSUPPORTED, too, for rows that are not whole packs. */
+/* The same for an expression without reductions where rows lie apart (mp_tensor.pitch): of each
+ * input, and of the output, which is the only one then. Each of those counts as repeated. Fails:
+ * UNSUPPORTED, too, for rows of the output that are no whole packs of 16 bytes, or are beyond what
+ * kernels count. */
 mp_status mp_plan_fused_apart(mp_planner *p, const mp_expression *e, const mp_operand *in,
-                              const int64_t *in_pitch, mp_ref out, int64_t out_pitch,
+                              const int64_t *in_pitch, const mp_ref *out, int64_t out_pitch,
                               const mp_shape *shape);
 
 #endif

@@ -71,8 +71,11 @@ static void fill_channels(const mp_planner *p, mp_pool_args *args) {
     const int64_t pack = 16 / (int64_t)mp_dtype_size(p->in[0].type);
     const bool plain = args->in[0] == 1 && args->kernel[0] == 1 && args->stride[0] == 1 &&
                        args->dilation[1] == 1 && args->dilation[2] == 1;
+    args->x_pitch = p->in[0].pitch > 0 ? p->in[0].pitch : args->channels;
+    args->out_pitch = mp_plan_out_pitch(p, 0) > 0 ? mp_plan_out_pitch(p, 0) : args->channels;
     args->packed = mp_channels_last(p) && plain && p->align >= 16 && args->channels % pack == 0 &&
-                   args->channels <= INT32_MAX / LINES / MP_MAX(args->in[2], 1) &&
+                   args->x_pitch % pack == 0 && args->out_pitch % pack == 0 &&
+                   args->x_pitch <= INT32_MAX / LINES / MP_MAX(args->in[2], 1) &&
                    args->count / pack <= INT32_MAX;
     const int64_t each = args->packed ? pack : 1;
     args->wide = args->count / each > INT32_MAX;
@@ -162,7 +165,9 @@ static mp_status plan_pool(mp_planner *p) {
     }
     const char *whole = whole_word(p, power);
     const int64_t least = mp_channels_last(p) ? REDUCE_PIXELS_MIN : REDUCE_ELEMENTS_MIN;
-    if (p->out_count < 2 && whole != NULL && args.plane >= least && covers_input(&window, in)) {
+    const bool is_apart = x->pitch > 0 || mp_plan_out_pitch(p, 0) > 0;
+    if (p->out_count < 2 && whole != NULL && args.plane >= least && !is_apart &&
+        covers_input(&window, in)) {
         return plan_whole(p, whole);
     }
     fill_window(&window, in, &shape.dim[2], &args);
@@ -214,15 +219,17 @@ static const mp_attr_def max_attrs[] = {
 static const mp_attr_def mean_attrs[] = {
     MP_WINDOW_ATTRS, {"ceil_mode", MP_ATTR_INT}, {"count_include_pad", MP_ATTR_INT}, {NULL, 0}};
 
-#define MAX_POOL(domain_, from, to, ...)                                               \
-    {                                                                                  \
-        .domain = (domain_), .name = "MaxPool", .since = (from), .until = (to),        \
-        .types = {__VA_ARGS__}, .attrs = max_attrs, .plan = plan_pool, .detail = "max" \
+#define MAX_POOL(domain_, apart_, from, to, ...)                                                 \
+    {                                                                                            \
+        .domain = (domain_), .name = "MaxPool", .since = (from), .until = (to),                  \
+        .types = {__VA_ARGS__}, .apart_in = (apart_), .apart_out = (apart_), .attrs = max_attrs, \
+        .plan = plan_pool, .detail = "max"                                                       \
     }
-#define MEAN_POOL(domain_)                                                                    \
-    {                                                                                         \
-        .domain = (domain_), .name = "AveragePool", .since = 1, .until = 22,                  \
-        .types = {{"T", MP_FLOATS}}, .attrs = mean_attrs, .plan = plan_pool, .detail = "mean" \
+#define MEAN_POOL(domain_, apart_)                                                \
+    {                                                                             \
+        .domain = (domain_), .name = "AveragePool", .since = 1, .until = 22,      \
+        .types = {{"T", MP_FLOATS}}, .apart_in = (apart_), .apart_out = (apart_), \
+        .attrs = mean_attrs, .plan = plan_pool, .detail = "mean"                  \
     }
 /* The power was a float at first. */
 static const mp_attr_def lp_old_attrs[] = {MP_WINDOW_ATTRS, {"p", MP_ATTR_FLOAT}, {NULL, 0}};
@@ -239,15 +246,17 @@ static const mp_attr_def global_attrs[] = {{"p", MP_ATTR_INT}, {NULL, 0}};
 #define INDICES \
     { "I", MP_BIT(MP_I64) }
 
-#define BOTH(domain_)                                                                         \
-    MAX_POOL(domain_, 1, 7, {"T", MP_IEEE_FLOATS}),                                           \
-        MAX_POOL(domain_, 8, 11, {"T", MP_IEEE_FLOATS}, INDICES),                             \
-        MAX_POOL(domain_, 12, 22, {"T", MP_FLOATS | MP_BIT(MP_I8) | MP_BIT(MP_U8)}, INDICES), \
-        MEAN_POOL(domain_)
+/* `apart_`: whether pixels may lie apart. */
+#define BOTH(domain_, apart_)                                                               \
+    MAX_POOL(domain_, apart_, 1, 7, {"T", MP_IEEE_FLOATS}),                                 \
+        MAX_POOL(domain_, apart_, 8, 11, {"T", MP_IEEE_FLOATS}, INDICES),                   \
+        MAX_POOL(domain_, apart_, 12, 22, {"T", MP_FLOATS | MP_BIT(MP_I8) | MP_BIT(MP_U8)}, \
+                 INDICES),                                                                  \
+        MEAN_POOL(domain_, apart_)
 
 static const mp_op ops[] = {
-    BOTH(""),
-    BOTH(MP_NHWC_DOMAIN),
+    BOTH("", 0),
+    BOTH(MP_NHWC_DOMAIN, 1),
     NORM_ROW("LpPool", 1, 1, MP_IEEE_FLOATS, lp_old_attrs, plan_pool),
     NORM_ROW("LpPool", 2, 18, MP_IEEE_FLOATS, lp_attrs, plan_pool),
     NORM_ROW("LpPool", 22, 22, MP_FLOATS, lp_attrs, plan_pool),

@@ -53,6 +53,6 @@ mp_status mp_epilogue_steps(mp_planner *p, const mp_conv *conv, mp_operand y, mp
         value = mp_expression_function(&e, "add", value, mp_expression_input(&e, conv->type), 0, 0);
     }
     return mp_expression_output(&e, value)
-               ? mp_plan_fused_apart(p, &e, in, in_pitch, out, pitch, shape)
+               ? mp_plan_fused_apart(p, &e, in, in_pitch, &out, pitch, shape)
                : MP_FAIL(INTERNAL, "the activation has no function");
 }
