@@ -24,8 +24,9 @@ static bool write(mp_program *program, const void *bytes, size_t size) {
 }
 
 static bool write_tensor(mp_program *program, const mp_tensor *in, size_t values) {
-    const int64_t head[] = {
-        (int64_t)in->type << 16 | (int64_t)in->shape.rank << 8 | (in->data != 0), in->pitch};
+    const int64_t head[] = {(int64_t)in->type << 16 | (int64_t)in->shape.rank << 8 |
+                                (in->data != 0),
+                            in->pitch, in->is_there};
     return write(program, head, sizeof head) &&
            write(program, in->shape.dim, (size_t)in->shape.rank * sizeof in->shape.dim[0]) &&
            (values == 0 || write(program, (const void *)(uintptr_t)in->data, values));

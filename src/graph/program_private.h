@@ -228,7 +228,7 @@ mp_program_step *mp_draft_step(mp_draft *draft, int32_t node, bool has_outputs);
 /* Takes over what the step's plan says of its outputs. */
 void mp_draft_set_planned(mp_draft *draft, const mp_program_step *step);
 /* A step of one node with its plan, for these inputs. */
-mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, const mp_tensor *in);
+mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, mp_tensor *in);
 /* Names a step after the node of the graph that it is, or after all nodes of the model that it
  * stands for. Fails: OUT_OF_MEMORY (host). */
 mp_status mp_program_name_node(mp_program_step *step, const mp_vertex *v);
@@ -243,6 +243,8 @@ void mp_program_step_close(mp_program_step *step);
 bool mp_draft_lies_within(const mp_draft *draft, int32_t value);
 /* mp_planner.out_pitch of a node, until the next one is asked for. */
 const int64_t *mp_draft_pitches(mp_draft *draft, const mp_vertex *v);
+/* Says of each input of a Concat, in `in`, whether it is there. */
+void mp_draft_set_there(const mp_draft *draft, const mp_vertex *v, mp_tensor *in);
 /* Whether all inputs of a step lie as its operator takes them. Those that do not are strays. */
 bool mp_draft_suits(mp_draft *draft, const mp_op *op, const int32_t *in, int in_count);
 /* Looks for strays in what is planned. */

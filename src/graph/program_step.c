@@ -123,7 +123,7 @@ static uint32_t constants_of(const mp_graph *graph, const mp_vertex *v) {
     return constants;
 }
 
-mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, const mp_tensor *in) {
+mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, mp_tensor *in) {
     const mp_vertex *v = &draft->graph->nodes[node];
     const mp_step_ends ends = {.node = node, .in_count = v->in_count, .out_count = v->out_count};
     mp_node planned = v->node;
@@ -132,6 +132,7 @@ mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, const mp_tensor *in)
         return MP_OK;
     }
     planned.constants = constants_of(draft->graph, v);
+    mp_draft_set_there(draft, v, in);
     const mp_step_form form = {.out_pitch = mp_draft_pitches(draft, v)};
     MP_TRY(mp_draft_step_plan(draft, &ends, &planned, in, &form, &made));
     mp_program_step *step = mp_draft_step(draft, node, true);

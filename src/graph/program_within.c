@@ -32,19 +32,39 @@ const int64_t *mp_draft_pitches(mp_draft *draft, const mp_vertex *v) {
     return has_some ? draft->pitches : NULL;
 }
 
+/* Where input `i` of a Concat begins in its rows. */
+static int64_t first_of(const mp_draft *draft, const mp_vertex *concat, int i) {
+    int64_t first = 0;
+    for (int k = 0; k < i; k++) {
+        const mp_shape *shape = &draft->tensors[concat->in[k]].shape;
+        first += shape->rank > 0 ? shape->dim[shape->rank - 1] : 0;
+    }
+    return first;
+}
+
+static bool is_there(const mp_draft *draft, const mp_vertex *concat, int i) {
+    const mp_value *v = &draft->graph->values[concat->in[i]];
+    return mp_draft_lies_within(draft, concat->in[i]) && v->within - 1 == concat->out[0] &&
+           v->within_first == first_of(draft, concat, i);
+}
+
+void mp_draft_set_there(const mp_draft *draft, const mp_vertex *v, mp_tensor *in) {
+    for (int i = 0; draft->strays != NULL && i < v->in_count && mp_vertex_is(v, "Concat"); i++) {
+        in[i].is_there = in[i].pitch > 0 && is_there(draft, v, i);
+    }
+}
+
 /* Whether the part begins in the whole where its maker puts it: dimensions that a model claims may
  * be others than there are. */
 static bool is_in_place(const mp_draft *draft, int32_t value) {
-    const mp_value *v = &draft->graph->values[value];
-    const mp_vertex *maker = &draft->graph->nodes[draft->graph->values[v->within - 1].producer];
-    int64_t first = 0;
-    bool is_joined = false;
-    for (int i = 0; i < maker->in_count && !is_joined && mp_vertex_is(maker, "Concat"); i++) {
-        const mp_shape *shape = &draft->tensors[maker->in[i]].shape;
-        is_joined = maker->in[i] == value;
-        first += is_joined || shape->rank < 1 ? 0 : shape->dim[shape->rank - 1];
+    const int32_t whole = draft->graph->values[value].within - 1;
+    const mp_vertex *maker = &draft->graph->nodes[draft->graph->values[whole].producer];
+    bool joined = false, there = false;
+    for (int i = 0; i < maker->in_count && mp_vertex_is(maker, "Concat"); i++) {
+        joined = joined || maker->in[i] == value;
+        there = there || (maker->in[i] == value && is_there(draft, maker, i));
     }
-    return !is_joined || first == v->within_first;
+    return there || !joined;
 }
 
 /* Whether its rows are parts of those of what it lies in. */

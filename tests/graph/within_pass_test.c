@@ -123,7 +123,7 @@ DEVICE_TEST(graph_rows_within_of_some_parts) {
     run(device, 2,
         "input x f32[?,?,?,16]\n" WEIGHTS("f32") SIZES CUT TWICE
         "r = Tanh-13 (p)\nall = Concat-13 (r, q, x) \"all\" axis=-1\n" LAST);
-    run(device, 1,
+    run(device, 2,
         "input x f16[?,?,?,16]\n" WEIGHTS("f16") SIZES
         "first = " CONV "(x, w, b)\nk, n = Split-18 (first) axis=-1 num_outputs=2\n"
         "t = Tanh-13 (k)\np = " CONV "(n, v) " PADS "\n"

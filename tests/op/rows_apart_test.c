@@ -257,6 +257,8 @@ DEVICE_TEST(rows_apart_are_cut_and_joined) {
         compare(device, &slice, 1);
         compare(device, &split, 1);
         compare(device, &concat, 1 << 8);
+        compare(device, &concat, 1 << 1);
+        compare(device, &concat, 1 << 8 | 1);
         free(data);
     }
 }

@@ -69,6 +69,7 @@ static mp_status set_shape(mp_tensor *tensor, ONNXTensorElementDataType type, co
     tensor->type = (mp_dtype)type;
     tensor->data = 0;
     tensor->pitch = 0;
+    tensor->is_there = false;
     tensor->shape.rank = (int32_t)rank;
     for (size_t d = 0; d < rank; d++) {
         tensor->shape.dim[d] = dims[d];

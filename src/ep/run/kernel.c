@@ -57,6 +57,7 @@ static mp_status read_input(const kernel *k, const OrtKernelContext *context, in
     c->in_addr[i] = 0;
     tensor->data = 0;
     tensor->pitch = 0;
+    tensor->is_there = false;
     if (value == NULL) {
         tensor->type = MP_NONE;
         tensor->shape.rank = 0;

@@ -115,33 +115,31 @@ static int64_t channels_of(const mp_graph *graph, int32_t value) {
 
 /* ---- who reads and makes it ---- */
 
-/* Whether node `n` reads `value` as its input `i` wherever that lies, but for a Concat. */
+/* Whether node `n` reads `value` as its input `i` wherever that lies. */
 static bool reads_apart(const mp_graph *graph, int32_t n, int i, int32_t value) {
     const mp_vertex *v = &graph->nodes[n];
     if (v->node.op->express != NULL) { /* a cluster, if it is but a node */
         return graph->has_clusters && v->out_count == 1;
     }
-    if (!mp_op_apart_in(v->node.op, (size_t)i) || v->loop != NULL || mp_vertex_is(v, "Concat")) {
+    if (!mp_op_apart_in(v->node.op, (size_t)i) || v->loop != NULL) {
         return false;
     }
-    return mp_vertex_is(v, "Split")   ? is_last(graph, n, value)
+    const bool cuts = mp_vertex_is(v, "Split") || mp_vertex_is(v, "Concat");
+    return cuts                       ? is_last(graph, n, value)
            : mp_vertex_is(v, "Slice") ? true
                                       : is_conv(graph, v) || is_pool(v);
 }
 
-/* Whether all that read `value`, but for the Concat `concat` that reads it once, do. */
-static bool all_read_apart(const mp_graph *graph, int32_t value, int32_t concat) {
-    int joined = 0;
+static bool all_read_apart(const mp_graph *graph, int32_t value) {
     for (int32_t n = 0; n < graph->node_count; n++) {
         const mp_vertex *v = &graph->nodes[n];
         for (int i = 0; i < v->in_count && !v->is_gone; i++) {
-            if (v->in[i] == value && n != concat && !reads_apart(graph, n, i, value)) {
+            if (v->in[i] == value && !reads_apart(graph, n, i, value)) {
                 return false;
             }
-            joined += v->in[i] == value && n == concat;
         }
     }
-    return joined <= 1;
+    return true;
 }
 
 /* Whether node `n` makes `value` wherever that is to lie. */
@@ -169,18 +167,17 @@ static bool is_even(const mp_graph *graph, const place *p) {
            p->first >= 0 && p->first <= all - own;
 }
 
-/* `concat`: that makes the whole of it, or MP_NO_NODE. */
-static bool may_lie(const mp_graph *graph, const place *p, int32_t concat) {
+static bool may_lie(const mp_graph *graph, const place *p) {
     const int32_t maker = graph->values[p->part].producer;
     const int32_t other = graph->values[p->whole].producer;
     return maker != MP_NO_NODE && other != MP_NO_NODE && graph->values[p->part].within == 0 &&
            !mp_graph_is_output(graph, p->part) && !mp_graph_is_condition(graph, p->part) &&
            mp_graph_same_guard(graph, maker, other) && graph->nodes[other].loop == NULL &&
-           is_even(graph, p) && all_read_apart(graph, p->part, concat);
+           is_even(graph, p) && all_read_apart(graph, p->part);
 }
 
-static void lay(mp_graph *graph, const place *p, int32_t concat, mp_rewrites *rewrites) {
-    if (may_lie(graph, p, concat) && mp_rewrite_allowed(rewrites)) {
+static void lay(mp_graph *graph, const place *p, mp_rewrites *rewrites) {
+    if (may_lie(graph, p) && mp_rewrite_allowed(rewrites)) {
         graph->values[p->part].within = 1 + p->whole;
         graph->values[p->part].within_first = p->first;
         graph->values[p->part].within_row = channels_of(graph, p->whole);
@@ -196,7 +193,7 @@ static void lay_inputs(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
         const int64_t own = channels_of(graph, v->in[i]);
         p.part = v->in[i];
         if (own > 0 && makes_apart(graph, graph->values[p.part].producer)) {
-            lay(graph, &p, n, rewrites);
+            lay(graph, &p, rewrites);
         }
         p.first = own > 0 ? p.first + own : -1; /* where the next one begins is not known */
     }
@@ -209,7 +206,7 @@ static void lay_outputs(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
         const int64_t own = channels_of(graph, v->out[i]);
         p.part = v->out[i];
         if (own > 0) {
-            lay(graph, &p, MP_NO_NODE, rewrites);
+            lay(graph, &p, rewrites);
         }
         p.first = own > 0 ? p.first + own : -1;
     }
@@ -223,7 +220,7 @@ static void lay_slice(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
         return;
     }
     const place p = {.part = v->out[0], .whole = cut.of, .first = cut.start};
-    lay(graph, &p, MP_NO_NODE, rewrites);
+    lay(graph, &p, rewrites);
 }
 
 /* ---- a Concat of what another one has put together ---- */

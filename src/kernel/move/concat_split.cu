@@ -14,8 +14,9 @@ K_KERNEL(mp_concat_split_args, args) {
         const k_part *part = &args.part[k];
         const int64_t at = i - part->start;
         const int64_t row = args.wide ? at / part->width : k_divide((uint32_t)at, part->divider);
-        T *to = whole + row * args.width + part->column + (at - row * part->width);
-        T *own = (T *)part->data + at;
+        const int64_t column = at - row * part->width;
+        T *to = whole + row * args.width + part->column + column;
+        T *own = (T *)part->data + row * part->pitch + column;
         if (!args.is_split) {
             *to = *own;
         } else if (part->data != 0) {

@@ -81,9 +81,10 @@ enum { K_PARTS_MAX = 32 };
 
 /* Numbers are of elements of the kernel's type. */
 typedef struct k_part {
-    void *data;     /* rows of `width`; NULL: an output that nobody wants */
-    int64_t start;  /* of its first element in the walk over all parts */
-    int64_t width;  /* 1 or more */
+    void *data;    /* rows of `width`, `pitch` apart; NULL: an output that nobody wants */
+    int64_t start; /* of its first element in the walk over all parts */
+    int64_t width; /* 1 or more */
+    int64_t pitch;
     int64_t column; /* where its rows lie in those of the whole */
     k_divider divider;
 } k_part;

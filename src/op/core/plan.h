@@ -18,7 +18,8 @@ typedef struct mp_tensor {
     mp_shape shape;
     mp_addr data;  /* while planning: only of host inputs, borrowed for the call; otherwise 0 */
     int64_t pitch; /* elements from one row, of the last dimension, to the next where rows lie
-                    * within longer ones, as mp_op.apart allows; 0: one lies behind the other */
+                    * within longer ones, as mp_op.apart_in allows; 0: one lies behind the other */
+    bool is_there; /* of an input of a Concat: its rows lie in the output, where they belong */
 } mp_tensor;
 
 /* Elements from one place to the next along each dimension. */

@@ -1,5 +1,6 @@
-/* concat_split.c - Concat and Split: tensors side by side in a larger one, many in one launch. A
- * part whose rows lie apart (mp_tensor.pitch) lies in the whole already.
+/* concat_split.c - Concat and Split: tensors side by side in a larger one, many in one launch.
+ * Parts that lie in the whole already (mp_tensor.is_there, and of a Split where rows lie apart) are
+ * left.
  * Kernel: move/concat_split.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/move/concat_split.h"
@@ -15,7 +16,8 @@
 typedef struct part {
     mp_ref ref;
     int64_t width;  /* bytes of a row */
-    int64_t column; /* where these are in a row of the whole */
+    int64_t pitch;  /* bytes from one of them to the next */
+    int64_t column; /* where they are in a row of the whole */
     bool is_there;  /* nothing is to be moved */
 } part;
 
@@ -58,6 +60,7 @@ static mp_status launch(mp_planner *p, const parts *all, int from, int to) {
     for (int i = from; i < to; i++) {
         k_part *made = &args.part[i - from];
         made->width = all->list[i].width / unit;
+        made->pitch = all->list[i].pitch / unit;
         made->column = all->list[i].column / unit;
         made->start = args.count;
         args.count += made->width * all->rows;
@@ -81,11 +84,11 @@ static mp_status move_parts(mp_planner *p, const parts *all) {
     if (all->count == 0 || all->rows == 0) {
         return MP_OK;
     }
-    if (all->count == 1 && all->list[0].width == all->width) {
+    const part *one = &all->list[0];
+    if (all->count == 1 && one->width == all->width && one->pitch == all->width) {
         const parts flat = {.whole = all->whole,
                             .is_split = all->is_split,
-                            .list =
-                                &(const part){all->list[0].ref, all->width * all->rows, 0, false},
+                            .list = &(const part){.ref = one->ref, .width = all->width * all->rows},
                             .count = 1};
         return copy_each(p, &flat);
     }
@@ -110,8 +113,9 @@ static int64_t common_unit(const mp_planner *p, const part *list, int count, int
                            size_t size) {
     int64_t unit = (int64_t)mp_move_unit(p, pitch, size);
     for (int i = 0; i < count; i++) {
-        const int64_t fits = (int64_t)mp_move_unit(p, list[i].width, size);
-        unit = list[i].width > 0 ? MP_MIN(fits, unit) : unit;
+        const int64_t row = (int64_t)mp_move_unit(p, list[i].width, size);
+        const int64_t step = (int64_t)mp_move_unit(p, list[i].pitch, size);
+        unit = list[i].width > 0 ? MP_MIN(MP_MIN(row, step), unit) : unit;
     }
     return unit;
 }
@@ -185,9 +189,12 @@ static mp_status plan_concat(mp_planner *p) {
     MP_TRY(make_list(p->in_count, &list));
     mp_status status = check_pitch(mp_plan_out_pitch(p, 0), &shape, axis);
     for (int i = 0; i < p->in_count && status == MP_OK; i++) {
+        const int64_t width = row_bytes(&p->in[i].shape, axis, size);
+        const int64_t pitch = p->in[i].pitch * (int64_t)size;
         list[i] = (part){.ref = MP_IN(i),
-                         .width = row_bytes(&p->in[i].shape, axis, size),
-                         .is_there = p->in[i].pitch > 0};
+                         .width = width,
+                         .pitch = MP_MAX(pitch, width),
+                         .is_there = p->in[i].is_there};
         status = check_pitch(p->in[i].pitch, &shape, axis);
     }
     if (status == MP_OK) {
@@ -242,8 +249,10 @@ static mp_status declare_parts(mp_planner *p, int axis, part *list) {
         }
         MP_TRY(mp_plan_output(p, i, x->type, &shape));
         MP_TRY(check_pitch(mp_plan_out_pitch(p, i), &shape, axis));
+        const int64_t width = row_bytes(&shape, axis, mp_dtype_size(x->type));
         list[i] = (part){.ref = MP_OUT(i),
-                         .width = row_bytes(&shape, axis, mp_dtype_size(x->type)),
+                         .width = width,
+                         .pitch = width,
                          .is_there = mp_plan_out_pitch(p, i) > 0};
         used += shape.dim[axis];
     }
