@@ -526,7 +526,7 @@ static void split(work *w, int32_t number) {
 
 /* Whether a single node is a step by its own kernel, which knows no rows that lie apart. */
 static bool is_own_step(const work *w, const group *g) {
-    bool own = g->first == g->last;
+    bool own = g->first == g->last && w->tensors[w->graph->nodes[g->first].out[0]].pitch == 0;
     for (int i = 0; g->e != NULL && i < g->e->input_count; i++) {
         own = own && w->tensors[g->in[i]].pitch == 0;
     }

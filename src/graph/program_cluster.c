@@ -88,13 +88,21 @@ static mp_status add_cluster(mp_draft *draft, const mp_units *units, const mp_un
                                .out_count = unit->out_count};
     mp_tensor in[K_FUSED_IN];
     mp_step_plan made;
+    if (!mp_draft_suits(draft, node.op, &ends)) {
+        return MP_OK;
+    }
     for (int i = 0; i < unit->in_count; i++) {
         in[i] = draft->tensors[unit->in[i]];
         in[i].data = 0;
         draft->is_wanted[unit->in[i]] = true;
     }
-    MP_TRY(mp_draft_step_plan(draft, &ends, &node, in,
-                              &(mp_step_form){.expression = unit->expression}, &made));
+    const mp_step_form form = {.expression = unit->expression,
+                               .out_pitch = mp_draft_pitches(draft, unit->out, unit->out_count)};
+    const mp_status status = mp_draft_step_plan(draft, &ends, &node, in, &form, &made);
+    if (status == MP_UNSUPPORTED && mp_draft_stray(draft, &ends)) {
+        return MP_OK; /* no kernel makes such rows apart: it is planned again without */
+    }
+    MP_TRY(status);
     mp_program_step *step = mp_draft_step_of(draft, &ends);
     step->plan = made.plan;
     step->recipe = made.recipe;

@@ -267,6 +267,8 @@ static mp_status plan_ready(mp_draft *draft, int32_t n, mp_tensor *in) {
         }
     }
     if (draft->graph->has_clusters && mp_cluster_takes(v, in, has_rows(draft->graph), out)) {
+        const int64_t *pitches = mp_draft_pitches(draft, v->out, v->out_count);
+        out->pitch = pitches != NULL ? pitches[0] : 0;
         set_outputs(draft, v, out);
         draft->fates[n] = MP_FATE_CLUSTER;
         program->is_done[n] = true;

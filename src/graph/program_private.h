@@ -241,12 +241,15 @@ void mp_program_step_close(mp_program_step *step);
 /* ---- program_within.c ---- */
 
 bool mp_draft_lies_within(const mp_draft *draft, int32_t value);
-/* mp_planner.out_pitch of a node, until the next one is asked for. */
-const int64_t *mp_draft_pitches(mp_draft *draft, const mp_vertex *v);
+/* mp_planner.out_pitch of a step that makes these values, until the next one is asked for. */
+const int64_t *mp_draft_pitches(mp_draft *draft, const int32_t *out, int out_count);
 /* Says of each input of a Concat, in `in`, whether it is there. */
 void mp_draft_set_there(const mp_draft *draft, const mp_vertex *v, mp_tensor *in);
-/* Whether all inputs of a step lie as its operator takes them. Those that do not are strays. */
-bool mp_draft_suits(mp_draft *draft, const mp_op *op, const int32_t *in, int in_count);
+/* Whether all that a step reads and makes lies as its operator takes it. What does not is a stray.
+ */
+bool mp_draft_suits(mp_draft *draft, const mp_op *op, const mp_step_ends *ends);
+/* What the step makes lies nowhere else from now on; false where it does not anyway. */
+bool mp_draft_stray(mp_draft *draft, const mp_step_ends *ends);
 /* Looks for strays in what is planned. */
 void mp_draft_find_strays(mp_draft *draft);
 

@@ -125,15 +125,19 @@ static uint32_t constants_of(const mp_graph *graph, const mp_vertex *v) {
 
 mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, mp_tensor *in) {
     const mp_vertex *v = &draft->graph->nodes[node];
-    const mp_step_ends ends = {.node = node, .in_count = v->in_count, .out_count = v->out_count};
+    const mp_step_ends ends = {.node = node,
+                               .in = v->in,
+                               .out = v->out,
+                               .in_count = v->in_count,
+                               .out_count = v->out_count};
     mp_node planned = v->node;
     mp_step_plan made;
-    if (!mp_draft_suits(draft, v->node.op, v->in, v->in_count)) {
+    if (!mp_draft_suits(draft, v->node.op, &ends)) {
         return MP_OK;
     }
     planned.constants = constants_of(draft->graph, v);
     mp_draft_set_there(draft, v, in);
-    const mp_step_form form = {.out_pitch = mp_draft_pitches(draft, v)};
+    const mp_step_form form = {.out_pitch = mp_draft_pitches(draft, v->out, v->out_count)};
     MP_TRY(mp_draft_step_plan(draft, &ends, &planned, in, &form, &made));
     mp_program_step *step = mp_draft_step(draft, node, true);
     step->plan = made.plan;

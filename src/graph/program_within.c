@@ -19,13 +19,12 @@ static int32_t whole_of(const mp_draft *draft, int32_t value, int64_t *row) {
     return value;
 }
 
-const int64_t *mp_draft_pitches(mp_draft *draft, const mp_vertex *v) {
+const int64_t *mp_draft_pitches(mp_draft *draft, const int32_t *out, int out_count) {
     bool has_some = false;
-    for (int i = 0; i < v->out_count; i++) {
-        const int32_t value = v->out[i];
+    for (int i = 0; i < out_count; i++) {
         draft->pitches[i] = 0;
-        if (value != MP_NO_VALUE) {
-            (void)whole_of(draft, value, &draft->pitches[i]);
+        if (out[i] != MP_NO_VALUE) {
+            (void)whole_of(draft, out[i], &draft->pitches[i]);
         }
         has_some = has_some || draft->pitches[i] > 0;
     }
@@ -98,22 +97,45 @@ static bool is_stray(const mp_draft *draft, int32_t value) {
            (size_t)v->within_first * size % (size_t)draft->program->align != 0;
 }
 
-bool mp_draft_suits(mp_draft *draft, const mp_op *op, const int32_t *in, int in_count) {
+static void add_stray(mp_draft *draft, int32_t value) {
+    draft->strays[value] = draft->has_strayed = true;
+}
+
+bool mp_draft_suits(mp_draft *draft, const mp_op *op, const mp_step_ends *ends) {
     bool suits = true;
-    for (int i = 0; i < in_count; i++) {
-        if (in[i] != MP_NO_VALUE && draft->tensors[in[i]].pitch > 0 &&
-            !mp_op_apart_in(op, (size_t)i) && !draft->strays[in[i]]) {
-            draft->strays[in[i]] = draft->has_strayed = true;
+    for (int i = 0; i < ends->in_count; i++) {
+        const int32_t value = ends->in[i];
+        if (value != MP_NO_VALUE && draft->tensors[value].pitch > 0 &&
+            !mp_op_apart_in(op, (size_t)i) && !draft->strays[value]) {
+            add_stray(draft, value);
+            suits = false;
+        }
+    }
+    for (int i = 0; i < ends->out_count; i++) {
+        if (ends->out[i] != MP_NO_VALUE && mp_draft_lies_within(draft, ends->out[i]) &&
+            !mp_op_apart_out(op, (size_t)i)) {
+            add_stray(draft, ends->out[i]);
             suits = false;
         }
     }
     return suits;
 }
 
+bool mp_draft_stray(mp_draft *draft, const mp_step_ends *ends) {
+    bool found = false;
+    for (int i = 0; i < ends->out_count; i++) {
+        if (ends->out[i] != MP_NO_VALUE && mp_draft_lies_within(draft, ends->out[i])) {
+            add_stray(draft, ends->out[i]);
+            found = true;
+        }
+    }
+    return found;
+}
+
 void mp_draft_find_strays(mp_draft *draft) {
     for (int32_t i = 0; i < draft->graph->value_count && draft->strays != NULL; i++) {
         if (draft->is_made[i] && mp_draft_lies_within(draft, i) && is_stray(draft, i)) {
-            draft->strays[i] = draft->has_strayed = true;
+            add_stray(draft, i);
         }
     }
 }

@@ -99,9 +99,6 @@ TEST(graph_pass_rows_within_leaves_what_others_read_or_make) {
     lies_nowhere(pair, 16, 18, 16, "", "", 3, ""); /* no whole packs */
     lies_nowhere(pair, 8, 16, 8, "", "", 3, "");   /* of few channels */
     lies_nowhere(pair, 32, 32, 16, " group=2", "", 3, "");
-    lies_nowhere("input x f32[?,?,?,16]\nconst w f32[16,16,1,1]\na = Relu-14 (x) \"a\"\n"
-                 "y = Concat-13 (a, a, x) \"y\" axis=3\nz = " CONV "(a, w) \"z\"\noutput y\n"
-                 "output z\n");
 }
 
 /* ---- what comes of it ---- */
@@ -116,6 +113,13 @@ DEVICE_TEST(graph_rows_within_of_a_block) {
     run(device, 3, "input x f32[?,?,?,16]\n" WEIGHTS("f32") SIZES BLOCK);
     run(device, 3, "input x f16[?,?,?,16]\n" WEIGHTS("f16") SIZES BLOCK);
     run(device, 3, "input x bf16[?,?,?,16]\n" WEIGHTS("bf16") SIZES BLOCK);
+}
+
+/* Once: the second time it is copied. */
+DEVICE_TEST(graph_rows_within_of_a_part_that_is_there_twice) {
+    run(device, 1,
+        "input x f32[?,?,?,16]\nconst w f32[16,16,1,1]\nconst u f32[8,48,1,1]\n"
+        "a = " CONV "(x, w)\nall = Concat-13 (a, x, a) axis=-1\n" LAST);
 }
 
 /* Of the rows only some are parts, and others are copied to them. */
@@ -162,6 +166,31 @@ DEVICE_TEST(graph_rows_within_one_another) {
 DEVICE_TEST(graph_rows_within_of_layers_that_read_all_before) {
     run(device, 2 + 6, DENSE("f32"));
     run(device, 2 + 6, DENSE("f16"));
+}
+
+/* What clusters make: of one node and of two; where a cluster makes something else, too; where rows
+ * are reduced, which no kernel does to such ones. */
+DEVICE_TEST(graph_rows_within_of_clusters) {
+    static const char head[] = "input x %s[?,?,?,16]\nconst w %s[16,16,1,1]\nconst k %s[16]\n"
+                               "const u %s[8,32,1,1]\na = " CONV "(x, w)\n";
+    static const char *const made[] = {
+        "b = Mul-14 (a, k)\n",
+        "e = Mul-14 (a, k)\nb = Add-14 (e, k)\n",
+        "e = Mul-14 (a, k)\nb = Add-14 (e, k)\no = Tanh-13 (b)\noutput o\n",
+        "e = Mul-14 (a, k)\no = Relu-14 (e)\nb = Add-14 (e, k)\noutput o\n",
+        "m = ReduceMean-18 (a, last)\nn = Sub-14 (a, m)\nb = Mul-14 (n, k)\n",
+    };
+    static const char *const types[] = {"f32", "f16"};
+    for (size_t i = 0; i < MP_COUNT_OF(types) * MP_COUNT_OF(made); i++) {
+        const char *type = types[i % 2];
+        char begin[256], text[768];
+        (void)snprintf(begin, sizeof begin, head, type, type, type, type);
+        (void)snprintf(text, sizeof text,
+                       "%sconst last i64[1] = -1\n%sc = " CONV "(a, w)\n"
+                       "all = Concat-13 (c, b) axis=-1\ny = " CONV "(all, u)\noutput y\n",
+                       begin, made[i / 2]);
+        run(device, 2, text);
+    }
 }
 
 /* Of no images nothing is a cluster, and nodes by themselves know no rows that lie apart. */

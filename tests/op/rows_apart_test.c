@@ -224,6 +224,30 @@ DEVICE_TEST(rows_apart_of_expressions) {
     free(scale);
 }
 
+DEVICE_TEST(rows_apart_that_expressions_make) {
+    static const char *const texts[] = {
+        "x0=f32 x1=f32 t0=mul(x0,x1) t1=relu(t0) -> t1",
+        "x0=f32 x1=f32 t0=mul(x0,x1) t1=cast.f16(t0) -> t1",
+    };
+    const mp_shape shape = {3, {2, 5, 24}}, row = {1, {24}};
+    void *data = numbers(MP_F32, &shape, 5), *scale = numbers(MP_F32, &row, 6);
+    for (size_t i = 0; i < MP_COUNT_OF(texts); i++) {
+        const mp_attr text = OP_TEXT("expression", texts[i]);
+        const op_case c = {.domain = MP_OWN_DOMAIN,
+                           .name = "Fused",
+                           .version = 1,
+                           .attrs = &text,
+                           .attr_count = 1,
+                           .in = {op_f32(data, 2, 5, 24), op_f32(scale, 24)},
+                           .in_count = 2,
+                           .out_count = 1};
+        compare(device, &c, APART_Y);
+        compare(device, &c, APART_Y | APART_X);
+    }
+    free(data);
+    free(scale);
+}
+
 /* ---- moves ---- */
 
 DEVICE_TEST(rows_apart_are_cut_and_joined) {

@@ -145,7 +145,10 @@ static bool all_read_apart(const mp_graph *graph, int32_t value) {
 /* Whether node `n` makes `value` wherever that is to lie. */
 static bool makes_apart(const mp_graph *graph, int32_t n) {
     const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
-    return v != NULL && v->loop == NULL && mp_op_apart_out(v->node.op, 0) &&
+    if (v == NULL || v->node.op->express != NULL) {
+        return v != NULL && graph->has_clusters && v->out_count == 1;
+    }
+    return v->loop == NULL && mp_op_apart_out(v->node.op, 0) &&
            (is_conv(graph, v) || is_pool(v) ||
             (mp_vertex_is(v, "Concat") && is_last(graph, n, v->out[0])));
 }

@@ -67,7 +67,7 @@ static mp_status plan_fused(mp_planner *p) {
         const mp_shape rows = mp_shape_of_rows(&shape, e.row_dims, is_flat ? e.row_dims : 0);
         MP_TRY(mp_plan_output(p, i, mp_expression_type(&e, e.outputs[i]), is_row ? &rows : &shape));
     }
-    return mp_plan_fused_apart(p, &e, in, in_pitch, out, 0, &shape);
+    return mp_plan_fused_apart(p, &e, in, in_pitch, out, mp_plan_out_pitch(p, 0), &shape);
 }
 
 static const mp_attr_def expression[] = {{"expression", MP_ATTR_STRING}, {NULL, 0}};
@@ -79,6 +79,7 @@ static const mp_op ops[] = {
      .until = 1,
      .types = {{"T", MP_ALL_TYPES}},
      .apart_in = UINT32_MAX,
+     .apart_out = 1,
      .variadic = true,
      .attrs = expression,
      .plan = plan_fused},
