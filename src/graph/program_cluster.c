@@ -100,7 +100,7 @@ static mp_status add_cluster(mp_draft *draft, const mp_units *units, const mp_un
                                .out_pitch = mp_draft_pitches(draft, unit->out, unit->out_count)};
     const mp_status status = mp_draft_step_plan(draft, &ends, &node, in, &form, &made);
     if (status == MP_UNSUPPORTED && mp_draft_stray(draft, &ends)) {
-        return MP_OK; /* no kernel makes such rows apart: it is planned again without */
+        return MP_OK; /* no kernel knows such rows: it is planned again without */
     }
     MP_TRY(status);
     mp_program_step *step = mp_draft_step_of(draft, &ends);

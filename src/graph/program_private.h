@@ -248,7 +248,7 @@ void mp_draft_set_there(const mp_draft *draft, const mp_vertex *v, mp_tensor *in
 /* Whether all that a step reads and makes lies as its operator takes it. What does not is a stray.
  */
 bool mp_draft_suits(mp_draft *draft, const mp_op *op, const mp_step_ends *ends);
-/* What the step makes lies nowhere else from now on; false where it does not anyway. */
+/* What the step reads and makes lies nowhere else from now on; false where nothing does anyway. */
 bool mp_draft_stray(mp_draft *draft, const mp_step_ends *ends);
 /* Looks for strays in what is planned. */
 void mp_draft_find_strays(mp_draft *draft);

@@ -138,7 +138,11 @@ mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, mp_tensor *in) {
     planned.constants = constants_of(draft->graph, v);
     mp_draft_set_there(draft, v, in);
     const mp_step_form form = {.out_pitch = mp_draft_pitches(draft, v->out, v->out_count)};
-    MP_TRY(mp_draft_step_plan(draft, &ends, &planned, in, &form, &made));
+    const mp_status status = mp_draft_step_plan(draft, &ends, &planned, in, &form, &made);
+    if (status == MP_UNSUPPORTED && mp_draft_stray(draft, &ends)) {
+        return MP_OK; /* of these sizes the operator does not: it is planned again without */
+    }
+    MP_TRY(status);
     mp_program_step *step = mp_draft_step(draft, node, true);
     step->plan = made.plan;
     step->recipe = made.recipe;

@@ -123,9 +123,12 @@ bool mp_draft_suits(mp_draft *draft, const mp_op *op, const mp_step_ends *ends) 
 
 bool mp_draft_stray(mp_draft *draft, const mp_step_ends *ends) {
     bool found = false;
-    for (int i = 0; i < ends->out_count; i++) {
-        if (ends->out[i] != MP_NO_VALUE && mp_draft_lies_within(draft, ends->out[i])) {
-            add_stray(draft, ends->out[i]);
+    for (int i = 0; i < ends->in_count + ends->out_count; i++) {
+        const bool is_in = i < ends->in_count;
+        const int32_t value = is_in ? ends->in[i] : ends->out[i - ends->in_count];
+        if (value != MP_NO_VALUE && mp_draft_lies_within(draft, value) &&
+            (!is_in || draft->tensors[value].pitch > 0)) {
+            add_stray(draft, value);
             found = true;
         }
     }

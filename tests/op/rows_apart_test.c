@@ -202,6 +202,38 @@ DEVICE_TEST(rows_apart_of_pools_of_whole_images) {
     free(data);
 }
 
+/* ---- resize ---- */
+
+DEVICE_TEST(rows_apart_of_resized_images) {
+    static const float twice[] = {1, 2, 2, 1}, less[] = {1, 0.5f, 1.5f, 1}, wider[] = {1, 2, 1, 2};
+    static const char *const modes[] = {"nearest", "linear", "cubic"};
+    const mp_shape shape = {4, {2, 6, 5, 16}};
+    const mp_dtype types[] = {MP_F32, MP_F16};
+    mp_plan *plan = NULL;
+    for (size_t i = 0; i < MP_COUNT_OF(modes) * MP_COUNT_OF(types); i++) {
+        const mp_dtype type = types[i % 2];
+        const mp_attr mode = OP_TEXT("mode", modes[i / 2]);
+        void *data = numbers(type, &shape, 5);
+        op_case c = {
+            .name = "Resize",
+            .version = 13,
+            .attrs = &mode,
+            .attr_count = 1,
+            .in = {OP_TENSOR(type, data, 2, 6, 5, 16), {MP_NONE, {0}, NULL}, op_f32(twice, 4)},
+            .in_count = 3,
+            .out_count = 1};
+        compare(device, &c, APART_X);
+        compare(device, &c, APART_Y);
+        c.in[2].data = less;
+        compare(device, &c, APART_X | APART_Y);
+        c.in[2].data = wider;
+        c.in_pitch[0] = 32;
+        CHECK_EQ_INT(op_plan(device, &c, &plan), MP_UNSUPPORTED);
+        CHECK_STR_HAS(mp_error_message(), "rows that lie apart are not resized themselves");
+        free(data);
+    }
+}
+
 /* ---- expressions ---- */
 
 DEVICE_TEST(rows_apart_of_expressions) {

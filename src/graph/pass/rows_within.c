@@ -2,7 +2,7 @@
  * together is made there, and what a Slice or a Split takes out is read there, so that nothing is
  * copied (mp_value.within). Only where all that makes or reads a part knows of rows that lie apart
  * (mp_op.apart_in): convolutions of one group, which libraries and products make from and to such
- * rows, pools, and element-wise nodes that read them.
+ * rows, pools, Resize, and element-wise nodes.
  *
  *     Conv --- a --+                      a, b and c lie in y
  *              Conv --- b -- Concat --- y
@@ -49,6 +49,17 @@ static bool is_pool(const mp_vertex *v) {
     const mp_op *op = v->node.op;
     return (strcmp(op->name, "MaxPool") == 0 || strcmp(op->name, "AveragePool") == 0) &&
            strcmp(op->domain, MP_NHWC_DOMAIN) == 0 && v->out_count == 1;
+}
+
+/* Whether it makes pixels of pixels, as far as is known. */
+static bool is_resize(const mp_graph *graph, const mp_vertex *v) {
+    return mp_vertex_is(v, "Resize") && mp_node_int(&v->node, "antialias", 0) == 0 &&
+           mp_graph_dim(graph, v->out[0], -1) > 0 &&
+           mp_graph_dim(graph, v->out[0], -1) == mp_graph_dim(graph, v->in[X], -1);
+}
+
+static bool is_of_images(const mp_graph *graph, const mp_vertex *v) {
+    return is_conv(graph, v) || is_pool(v) || is_resize(graph, v);
 }
 
 /* ---- what is known of an image ---- */
@@ -127,7 +138,7 @@ static bool reads_apart(const mp_graph *graph, int32_t n, int i, int32_t value) 
     const bool cuts = mp_vertex_is(v, "Split") || mp_vertex_is(v, "Concat");
     return cuts                       ? is_last(graph, n, value)
            : mp_vertex_is(v, "Slice") ? true
-                                      : is_conv(graph, v) || is_pool(v);
+                                      : is_of_images(graph, v);
 }
 
 static bool all_read_apart(const mp_graph *graph, int32_t value) {
@@ -149,8 +160,7 @@ static bool makes_apart(const mp_graph *graph, int32_t n) {
         return v != NULL && graph->has_clusters && v->out_count == 1;
     }
     return v->loop == NULL && mp_op_apart_out(v->node.op, 0) &&
-           (is_conv(graph, v) || is_pool(v) ||
-            (mp_vertex_is(v, "Concat") && is_last(graph, n, v->out[0])));
+           (is_of_images(graph, v) || (mp_vertex_is(v, "Concat") && is_last(graph, n, v->out[0])));
 }
 
 /* ---- where ---- */

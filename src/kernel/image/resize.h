@@ -121,7 +121,7 @@ K_FN r_place r_place_of(const mp_resize_args *args, R_AT n) {
     const R_AT at = (n - line * (R_AT)args->runs) * R_RUN;
     const R_AT left = (R_AT)args->line - at;
     place.left = left < R_RUN ? (int32_t)left : R_RUN;
-    place.out = line * (R_AT)args->line + at;
+    place.out = line * (R_AT)args->out_line + at;
     place.x = K_ALONG ? 0 : at;
     for (int32_t a = R_AXES(args) - 1; a >= 0; a--) {
         const int last = a == R_AXES(args) - 1;

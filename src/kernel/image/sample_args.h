@@ -70,6 +70,7 @@ typedef struct mp_resize_args {
     const int32_t *outside; /* where extrapolate is set */
     int64_t count;          /* of runs */
     int64_t line, runs;     /* of a line: its elements; the runs that cover it */
+    int64_t out_line;       /* elements of out from one line to the next */
     k_divider by_runs;
     int32_t packed; /* runs are whole and aligned, those that are read of a kept line, too */
     int32_t wide;   /* x or out has 2^31 elements or more: dividers are not used */

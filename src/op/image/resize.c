@@ -110,10 +110,11 @@ static mp_status tables_write(mp_planner *p, const char *name, int64_t indices, 
 /* ---- nearest, linear, cubic ---- */
 
 /* The alternating dimensions of mp_resize_args. */
-static void fill_parts(const mp_resize *r, const mp_shape *x, const tables *t,
+static void fill_parts(const mp_resize *r, const mp_tensor *tensor, const tables *t,
                        mp_resize_args *args) {
+    const mp_shape *x = &tensor->shape;
     int64_t stride[MP_RANK_MAX];
-    mp_shape_strides(x, stride);
+    mp_tensor_strides(tensor, stride);
     args->axes = t->args.axes;
     for (int a = 0; a <= args->axes; a++) {
         const int from = a > 0 ? t->dim[a - 1] + 1 : 0;
@@ -140,7 +141,9 @@ static void fill_runs(const mp_planner *p, mp_resize_args *args) {
     const int last = 2 * args->axes - (is_along(args) ? 1 : 0);
     args->line = args->dim[last];
     args->runs = MP_CEIL_DIV(args->line, run);
-    args->packed = args->line % run == 0 && p->align % (size * run) == 0;
+    args->out_line = mp_plan_out_pitch(p, 0) > 0 ? mp_plan_out_pitch(p, 0) : args->line;
+    args->packed = args->line % run == 0 && args->out_line % run == 0 &&
+                   p->in[0].pitch % run == 0 && p->align % (size * run) == 0;
     args->count = args->runs;
     for (int k = 0; k < last; k++) {
         args->count *= args->dim[k];
@@ -200,7 +203,7 @@ static mp_status plan_interpolate(mp_planner *p, const mp_resize *r, uint32_t ma
                            .outside_bits = element_bits(x->type, r->outside)};
     MP_TRY(tables_init(r, &x->shape, mask, K_RESIZE_ENTRIES, &t));
     MP_TRY(tables_write(p, table_of[r->mode], taps, taps > 1 ? t.args.count * taps : 0, &t));
-    fill_parts(r, &x->shape, &t, &args);
+    fill_parts(r, x, &t, &args);
     fill_runs(p, &args);
     const char *const kept = is_along(&args) ? "" : "kept_";
     const int axes = axes_built(&args);
@@ -305,11 +308,22 @@ static mp_status accept_resize(const mp_planner *p) {
     return mp_rank_accept(&p->in[0].shape, K_RANK_MAX, "X");
 }
 
+/* Whether it makes rows of rows, as they are. */
+static bool keeps_rows(const mp_resize *r, const mp_shape *x) {
+    const int last = x->rank - 1;
+    return r->out.dim[last] == x->dim[last] && x->dim[last] > 1 && r->scale[last] == 1.0f &&
+           !r->antialias && !mp_shape_equal(&r->out, x);
+}
+
 static mp_status plan_resize(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     mp_resize r;
     MP_TRY(mp_resize_read(p, p->node->op->detail, &r));
     MP_TRY(mp_plan_output(p, 0, x->type, &r.out));
+    const bool is_apart = x->pitch > 0 || mp_plan_out_pitch(p, 0) > 0;
+    if (is_apart && !keeps_rows(&r, &x->shape)) {
+        return MP_FAIL(UNSUPPORTED, "rows that lie apart are not resized themselves");
+    }
     if (mp_shape_equal(&r.out, &x->shape)) {
         size_t bytes = 0;
         MP_TRY(mp_shape_bytes(&x->shape, x->type, &bytes));
@@ -361,8 +375,8 @@ static const mp_resize_form by_inputs = {.roi = 1, .scales = 2, .sizes = 3};
 #define ROW(op_name, from, to, list, form, host, ...)                                            \
     {                                                                                            \
         .domain = "", .name = (op_name), .since = (from), .until = (to), .types = {__VA_ARGS__}, \
-        .host_in = (host), .attrs = (list), .plan = plan_resize, .accept = accept_resize,        \
-        .detail = &(form)                                                                        \
+        .host_in = (host), .apart_in = 1, .apart_out = 1, .attrs = (list), .plan = plan_resize,  \
+        .accept = accept_resize, .detail = &(form)                                               \
     }
 #define ROI \
     { "T2", MP_IEEE_FLOATS }
