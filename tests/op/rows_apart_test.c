@@ -94,22 +94,23 @@ static void compare(mp_device *device, const op_case *dense, uint32_t apart) {
 
 enum { X, W, BIAS, RESIDUAL, INPUTS };
 
-/* Of [2, 5, 4, 32] to 16 channels. */
-static void compare_conv(mp_device *device, mp_dtype type, int64_t side, const char *activation,
-                         bool behind, int32_t align, uint32_t apart) {
+/* Of [2, 5, 4, 32] to 16 channels, or of 16 each by itself. */
+static void compare_form(mp_device *device, mp_dtype type, int64_t side, bool depthwise,
+                         const char *activation, bool behind, int32_t align, uint32_t apart) {
     const mp_attr attrs[] = {OP_INTS("pads", side / 2, side / 2, side / 2, side / 2),
-                             OP_INT("residual_behind", behind), OP_TEXT("activation", activation)};
+                             OP_INT("group", depthwise ? 16 : 1), OP_INT("residual_behind", behind),
+                             OP_TEXT("activation", activation)};
     const bool has_residual = behind || (apart >> RESIDUAL & 1) != 0;
     op_case c = {.domain = MP_OWN_NHWC_DOMAIN,
                  .name = "FusedConv",
                  .version = 1,
                  .attrs = attrs,
-                 .attr_count = activation != NULL ? 3 : 1,
+                 .attr_count = activation != NULL ? 4 : 2,
                  .options = {.tf32 = false},
                  .align = align,
-                 .in = {OP_TENSOR(type, NULL, 2, 5, 4, 32),
-                        OP_TENSOR(type, NULL, 16, 32, side, side), OP_TENSOR(type, NULL, 16),
-                        OP_TENSOR(type, NULL, 2, 5, 4, 16)},
+                 .in = {OP_TENSOR(type, NULL, 2, 5, 4, depthwise ? 16 : 32),
+                        OP_TENSOR(type, NULL, 16, depthwise ? 1 : 32, side, side),
+                        OP_TENSOR(type, NULL, 16), OP_TENSOR(type, NULL, 2, 5, 4, 16)},
                  .in_count = has_residual ? INPUTS : RESIDUAL,
                  .out_count = 1};
     for (int i = 0; i < INPUTS; i++) {
@@ -119,6 +120,11 @@ static void compare_conv(mp_device *device, mp_dtype type, int64_t side, const c
     for (int i = 0; i < INPUTS; i++) {
         free((void *)(uintptr_t)c.in[i].data);
     }
+}
+
+static void compare_conv(mp_device *device, mp_dtype type, int64_t side, const char *activation,
+                         bool behind, int32_t align, uint32_t apart) {
+    compare_form(device, type, side, false, activation, behind, align, apart);
 }
 
 enum { APART_X = 1, APART_RESIDUAL = 1 << RESIDUAL, APART_Y = 1 << 8 };
@@ -134,6 +140,9 @@ static void compare_convs(mp_device *device, mp_dtype type) {
         }
         compare_conv(device, type, 3, "Swish", true, 16, apart[a]);
         compare_conv(device, type, 1, "Relu", true, 1, apart[a]);
+        compare_form(device, type, 3, true, "Relu", false, 16, apart[a]); /* in tiles */
+        compare_form(device, type, 3, true, "Swish", true, 1, apart[a]);
+        compare_form(device, type, 15, true, NULL, false, 16, apart[a]); /* any window */
     }
 }
 

@@ -2,7 +2,7 @@
  * together is made there, and what a Slice or a Split takes out is read there, so that nothing is
  * copied (mp_value.within). Only where all that makes or reads a part knows of rows that lie apart
  * (mp_op.apart_in): convolutions of one group, which libraries and products make from and to such
- * rows, pools, Resize, and element-wise nodes.
+ * rows, those of single channels, pools, Resize, and element-wise nodes.
  *
  *     Conv --- a --+                      a, b and c lie in y
  *              Conv --- b -- Concat --- y
@@ -41,8 +41,13 @@ static bool is_conv(const mp_graph *graph, const mp_vertex *v) {
     const bool is_one = strcmp(op->name, "Conv") == 0 || strcmp(op->name, "FusedConv") == 0;
     const bool is_nhwc =
         strcmp(op->domain, MP_NHWC_DOMAIN) == 0 || strcmp(op->domain, MP_OWN_NHWC_DOMAIN) == 0;
-    return is_one && is_nhwc && w != NULL && w->shape.rank > 2 &&
-           mp_node_int(&v->node, "group", 1) == 1 && w->shape.dim[1] >= CHANNELS_MIN;
+    if (!is_one || !is_nhwc || w == NULL || w->shape.rank < 3) {
+        return false;
+    }
+    const int64_t groups = mp_node_int(&v->node, "group", 1);
+    const bool is_depthwise = groups == w->shape.dim[0] && w->shape.dim[1] == 1;
+    return is_depthwise ? w->shape.rank == 4 && groups >= CHANNELS_MIN
+                        : groups == 1 && w->shape.dim[1] >= CHANNELS_MIN;
 }
 
 static bool is_pool(const mp_vertex *v) {

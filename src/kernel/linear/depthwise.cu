@@ -65,7 +65,7 @@ K_FN d_taps d_load(const mp_depthwise_args *a, const T *at, int32_t left) {
  * their way at once. */
 K_FN d_taps d_pixel(const mp_depthwise_args *a, const T *line, int32_t x, int32_t left) {
     const int inside = x >= 0 && x < a->in_w;
-    d_taps loaded = d_load(a, line + (int64_t)(inside ? x : 0) * a->channels, left);
+    d_taps loaded = d_load(a, line + (int64_t)(inside ? x : 0) * a->x_pitch, left);
     K_UNROLL
     for (int32_t k = 0; k < D_PACK; k++) {
         loaded.lane[k] = inside ? loaded.lane[k] : (TC)0;
@@ -97,7 +97,7 @@ K_FN void d_line(const mp_depthwise_args *a, const d_work *work, const T *line, 
 K_FN void d_store(const mp_depthwise_args *a, const d_work *work, int32_t t, const TC *sums,
                   const d_pack *bias) {
     const int64_t pixel = (work->image * a->out_h + work->row) * a->out_w + work->column + t;
-    const int64_t at = pixel * a->channels + work->channel;
+    const int64_t at = pixel * a->y_pitch + work->channel;
     d_pack made;
     d_pack residual = {0};
     if (a->residual != 0) {
@@ -127,12 +127,12 @@ K_FN void d_make(const mp_depthwise_args *a, const d_work *work) {
             sums[t][k] = 0;
         }
     }
-    const T *image = (const T *)a->x + work->image * a->in_h * a->in_w * a->channels;
+    const T *image = (const T *)a->x + work->image * a->in_h * a->in_w * a->x_pitch;
     const T *taps = (const T *)a->w + work->channel;
     for (int32_t k = 0; k < a->kernel_h; k++) {
         const int32_t y = work->row * a->stride_h - a->pad_h + k * a->dilation_h;
         if (y >= 0 && y < a->in_h) {
-            const T *line = image + (int64_t)y * a->in_w * a->channels + work->channel;
+            const T *line = image + (int64_t)y * a->in_w * a->x_pitch + work->channel;
             d_line(a, work, line, taps + (int64_t)k * a->kernel_w * a->channels, sums);
         }
     }

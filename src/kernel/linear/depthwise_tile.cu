@@ -71,13 +71,13 @@ K_FN int32_t d_pixel(const mp_depthwise_args *a, const d_tile *t, uint32_t p) {
     const uint32_t y = (uint32_t)(t->row * K_STRIDE - a->pad_h) + row; /* wraps, and back */
     const uint32_t x = (uint32_t)(t->column * K_STRIDE - a->pad_w) + column;
     const int inside = (p < PIXELS) & (y < (uint32_t)a->in_h) & (x < (uint32_t)a->in_w);
-    return inside ? (int32_t)((row * (uint32_t)a->in_w + column) * (uint32_t)a->channels) : -1;
+    return inside ? (int32_t)((row * (uint32_t)a->in_w + column) * (uint32_t)a->x_pitch) : -1;
 }
 
 /* The first channel of the tile in its first pixel. */
 K_FN const T *d_origin(const mp_depthwise_args *a, const d_tile *t) {
     const int64_t y = t->row * K_STRIDE - a->pad_h, x = t->column * K_STRIDE - a->pad_w;
-    return (const T *)a->x + (((t->image * a->in_h + y) * a->in_w + x) * a->channels + t->channel);
+    return (const T *)a->x + (((t->image * a->in_h + y) * a->in_w + x) * a->x_pitch + t->channel);
 }
 
 /* The first channel of the tile in tap `k`, or in the bias behind the taps, which may be NULL. */
@@ -209,7 +209,7 @@ K_FN void d_store(const mp_depthwise_args *a, int64_t first, int32_t pixels, int
     const T *residual = (const T *)a->residual;
     K_ONE_COPY
     for (int32_t p = 0; p < pixels; p++) {
-        const int64_t at = first + (int64_t)p * a->channels;
+        const int64_t at = first + (int64_t)p * a->y_pitch;
         d_two made;
         K_UNROLL
         for (int32_t i = 0; i < PAIR; i++) {
@@ -239,7 +239,7 @@ K_FN void d_make(const mp_depthwise_args *a, const d_tile *t, const float *held,
     d_sum(held + (line * IN_COLUMNS + begin) * K_STRIDE * PITCH + c, held + PIXELS * PITCH + c,
           sums);
     const int64_t pixel = (t->image * a->out_h + row) * a->out_w + column;
-    d_store(a, pixel * a->channels + t->channel + c, pixels, left,
+    d_store(a, pixel * a->y_pitch + t->channel + c, pixels, left,
             *(const d_two *)(held + (PIXELS + TAPS) * PITCH + c), sums);
 }
 

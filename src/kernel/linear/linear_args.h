@@ -183,6 +183,7 @@ typedef struct mp_depthwise_args {
     void *y;
     int64_t count; /* images * lines * tiles * packs, below 2^31 */
     int32_t channels, in_h, in_w, out_h, out_w, kernel_h, kernel_w;
+    int32_t x_pitch, y_pitch; /* elements from one pixel to the next; of residual as of y */
     int32_t stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
     int32_t lines, tiles, packs; /* what an image is dealt in: lanes of depthwise.cu, each of one
                                   * line; blocks of depthwise_tile.cu */

@@ -11,6 +11,7 @@
 #include "op/linear/conv_rows.h"
 #include "op/linear/conv_stem.h"
 #include "op/linear/depthwise.h"
+#include "op/linear/depthwise_line.h"
 #include "op/linear/depthwise_planes.h"
 #include "op/linear/depthwise_strip.h"
 #include "op/linear/depthwise_volume.h"
@@ -154,6 +155,9 @@ static mp_status plan_depthwise(mp_planner *p, mp_conv *conv,
                                 const mp_ref operands[MP_CONV_OPERANDS]) {
     const mp_shape weights = weights_of(p, &p->in[1]), *w = &weights;
     mp_ref own[MP_CONV_OPERANDS];
+    if (conv->residual && conv->residual_pitch != conv->y_pitch) {
+        leave_epilogue(conv);
+    }
     leave_other(conv, operands, own);
     if (!mp_node_prepared(p->node, 1)) {
         MP_TRY(mp_plan_scratch_shape(p, w, conv->type, &own[MP_CONV_W]));
@@ -483,8 +487,12 @@ static mp_conv as_picture(const mp_conv *line) {
 
 /* ---- pixels that lie apart ---- */
 
-/* Whether a way of doing it is one that knows of them: a product, or a library's. */
+/* Whether a way of doing it is one that knows of them: a product, a library's, or that of single
+ * channels. */
 static bool takes_apart(const mp_planner *p, const mp_conv *conv) {
+    if (is_depthwise(p, &p->in[1])) {
+        return !mp_depthwise_line_takes(conv);
+    }
     return conv->channels_last && conv->groups == 1 && !conv->transposed &&
            !mp_conv_stem_takes(p, conv, last_form(p)) && !mp_conv_rows_takes(conv);
 }

@@ -35,6 +35,14 @@ static size_t tile_bytes(int64_t size, int64_t stride) {
     return (size_t)(K_DEPTHWISE_HELD(size, stride) * K_DEPTHWISE_PITCH(stride)) * sizeof(float);
 }
 
+/* Elements from one pixel of the image, and of the result, to the next. */
+static int64_t x_pitch(const mp_conv *conv) {
+    return conv->x_pitch > 0 ? conv->x_pitch : conv->in_channels;
+}
+static int64_t y_pitch(const mp_conv *conv) {
+    return conv->y_pitch > 0 ? conv->y_pitch : conv->in_channels;
+}
+
 /* Whether that kernel takes it, which counts elements of some lines in 32 bits. */
 static bool in_tiles(const mp_planner *p, const mp_conv *conv) {
     enum { LINES = 32 };
@@ -42,7 +50,7 @@ static bool in_tiles(const mp_planner *p, const mp_conv *conv) {
     const int64_t largest = stride == 1 ? 13 : stride == 2 ? 11 : 0; /* that kernels are made for */
     return size == conv->kernel[1] && stride == conv->stride[1] && conv->dilation[0] == 1 &&
            conv->dilation[1] == 1 && size % 2 == 1 && size >= 3 && size <= largest &&
-           conv->in[1] <= INT32_MAX / LINES / conv->in_channels &&
+           conv->in[1] <= INT32_MAX / LINES / x_pitch(conv) &&
            tile_bytes(size, stride) <= p->device->info.shared_bytes_max;
 }
 
@@ -67,7 +75,7 @@ static mp_grid grid_of(const mp_planner *p, const mp_conv *conv, int64_t units) 
 }
 
 static bool fits_int(const mp_conv *conv) {
-    bool fits = conv->in_channels <= INT32_MAX / 2;
+    bool fits = x_pitch(conv) <= INT32_MAX / 2 && y_pitch(conv) <= INT32_MAX / 2;
     for (int i = 0; i < 2; i++) {
         fits = fits && conv->in[i] <= INT32_MAX / 4 && conv->out[i] <= INT32_MAX / 4 &&
                conv->kernel[i] <= INT32_MAX / 4 && conv->stride[i] <= INT32_MAX / 4 &&
@@ -93,6 +101,8 @@ static mp_depthwise_args args_of(const mp_planner *p, const mp_conv *conv) {
         .out_w = (int32_t)conv->out[1],
         .kernel_h = (int32_t)conv->kernel[0],
         .kernel_w = (int32_t)conv->kernel[1],
+        .x_pitch = (int32_t)x_pitch(conv),
+        .y_pitch = (int32_t)y_pitch(conv),
         .stride_h = (int32_t)conv->stride[0],
         .stride_w = (int32_t)conv->stride[1],
         .dilation_h = (int32_t)conv->dilation[0],
@@ -102,7 +112,8 @@ static mp_depthwise_args args_of(const mp_planner *p, const mp_conv *conv) {
         .lines = (int32_t)MP_CEIL_DIV(conv->out[0], high),
         .tiles = (int32_t)MP_CEIL_DIV(conv->out[1], wide),
         .packs = (int32_t)MP_CEIL_DIV(conv->in_channels, deep),
-        .aligned = p->align >= bytes && conv->in_channels % K_DEPTHWISE_PACK == 0,
+        .aligned = p->align >= bytes && conv->in_channels % K_DEPTHWISE_PACK == 0 &&
+                   x_pitch(conv) % K_DEPTHWISE_PACK == 0 && y_pitch(conv) % K_DEPTHWISE_PACK == 0,
         .activation = (int32_t)conv->activation,
         .alpha = conv->alpha,
         .beta = conv->beta,
@@ -118,8 +129,8 @@ static mp_status launch(mp_planner *p, const mp_conv *conv, const mp_kernel *ker
                         mp_depthwise_args *a, const mp_ref *operands, int64_t first,
                         int64_t images) {
     const uint64_t size = mp_dtype_size(conv->type);
-    const uint64_t in = (uint64_t)(first * conv->in[0] * conv->in[1] * conv->in_channels) * size;
-    const uint64_t out = (uint64_t)(first * conv->out[0] * conv->out[1] * conv->in_channels) * size;
+    const uint64_t in = (uint64_t)(first * conv->in[0] * conv->in[1] * x_pitch(conv)) * size;
+    const uint64_t out = (uint64_t)(first * conv->out[0] * conv->out[1] * y_pitch(conv)) * size;
     a->count = images * a->lines * a->tiles * a->packs;
     const mp_grid grid = grid_of(p, conv, a->count);
     return MP_LAUNCH(
