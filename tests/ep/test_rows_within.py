@@ -42,26 +42,44 @@ BLOCK = [
 WEIGHTS = {"a": weights(32, 16, 1), "bias": values(32), "f": weights(16, 16, 3), "i": weights(16, 16, 3),
                  "n": weights(24, 48, 1), "q": weights(16, 24, 3), "u": weights(5, 40, 3)}
 
+# cheap features of others, pools side by side, and what every layer before has made
+LAYERS = [
+    node("Conv", "x v", "b", **SAME), node("HardSwish", "b", "c"), node("Conv", "c w", "d", group=16, **SAME),
+    node("Concat", "c d", "e", axis=1), node("MaxPool", "e", "f", kernel_shape=[5, 5], pads=[2, 2, 2, 2]),
+    node("MaxPool", "f", "g", kernel_shape=[5, 5], pads=[2, 2, 2, 2]), node("Concat", "e f g", "h", axis=1),
+    node("Conv", "h z", "i"), node("Mul", "i scale", "j"), node("Relu", "j", "k"), node("Conv", "k l", "m", **SAME),
+    node("Concat", "i m", "n", axis=1), node("Mul", "n wide", "o"), node("Relu", "o", "p"),
+    node("Conv", "p q", "r", **SAME), node("Concat", "i m r", "s", axis=1), node("Conv", "s t", "y"),
+]
+LAYER_WEIGHTS = {"v": weights(16, 16, 3), "w": weights(16, 1, 3), "z": weights(32, 96, 1), "l": weights(8, 32, 3),
+                 "q": weights(8, 40, 3), "t": weights(5, 48, 1), "scale": values(32, 1, 1), "wide": values(40, 1, 1)}
+
 CUTS = {name: np.array([at]) for name, at in (("zero", 0), ("one", 1), ("half", 16), ("end", 1 << 40))}
-OTHERS = {**CUTS, "twice": np.array([1, 1, 2, 2], np.float32)}
+# nodes, weights, other constants; how many Slices and Concats there are, and where parts lie within others
+NETS = {
+    "block": (BLOCK, WEIGHTS, {**CUTS, "twice": np.array([1, 1, 2, 2], np.float32)}, (1, 2), (0, 0)),
+    "layers": (LAYERS, LAYER_WEIGHTS, {}, (0, 4), (0, 0)),
+}
 
 
-def made(kind):
+def made(kind, net):
+    net_nodes, floats, others = NETS[net][:3]
     to = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
-    nodes = [node("Cast", "given", "x", to=to), *BLOCK, node("Cast", "y", "result", to=1)]
-    constants = {name: value.astype(np.float16).astype(kind) for name, value in WEIGHTS.items()}
+    nodes = [node("Cast", "given", "x", to=to), *net_nodes, node("Cast", "y", "result", to=1)]
+    constants = {name: value.astype(np.float16).astype(kind) for name, value in floats.items()}
     return small_models.model(nodes, {"given": ["n", 16, "height", "width"]}, {"result": None},
-                              {**constants, **OTHERS})
+                              {**constants, **others})
 
 
 @pytest.mark.parametrize("words", ["+channels_last", "+channels_last,+rows_within"])
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
-def test_a_block_of_a_detector(kind, words, monkeypatch):
+@pytest.mark.parametrize("net", NETS)
+def test_networks(net, kind, words, monkeypatch):
     monkeypatch.setenv("MILLPOND_PASSES", words)
     options = provider.session_options()
     _ort_islands.ask(options)
-    ours = provider.session(made(kind), provider_options={"use_tf32": "0"}, options=options)
-    whole = ort.InferenceSession(made(np.float32), op_model.cpu_options(), [provider.CPU])
+    ours = provider.session(made(kind, net), provider_options={"use_tf32": "0"}, options=options)
+    whole = ort.InferenceSession(made(np.float32, net), op_model.cpu_options(), [provider.CPU])
     # sums of up to 432 products in another order; float16 rounds what a dozen nodes make
     far = 5e-5 if kind is np.float32 else 2e-2
     for sizes in [(1, 8, 12), (1, 2, 2), (1, 10, 6)]:
@@ -71,5 +89,5 @@ def test_a_block_of_a_detector(kind, words, monkeypatch):
             np.testing.assert_allclose(ours.run(None, feed)[0], expected, rtol=far, atol=far, strict=True)
     (island,) = _ort_islands.islands_of(ours)["islands"]
     steps = [step["op"] for step in island["programs"][0]["steps"]]
-    lie = "rows_within" in words
-    assert (steps.count("Slice"), steps.count("Concat")) == ((0, 0) if lie else (1, 2))
+    apart, within = NETS[net][3:]
+    assert (steps.count("Slice"), steps.count("Concat")) == (within if "rows_within" in words else apart)
