@@ -526,11 +526,14 @@ static void split(work *w, int32_t number) {
 
 /* Whether a single node is a step by its own kernel, which knows no rows that lie apart. */
 static bool is_own_step(const work *w, const group *g) {
+    if (g->e == NULL) {
+        return true;
+    }
     bool own = g->first == g->last && w->tensors[w->graph->nodes[g->first].out[0]].pitch == 0;
-    for (int i = 0; g->e != NULL && i < g->e->input_count; i++) {
+    for (int i = 0; i < g->e->input_count; i++) {
         own = own && w->tensors[g->in[i]].pitch == 0;
     }
-    return own || g->e == NULL;
+    return own;
 }
 
 static mp_status finish_unit(const work *w, group *g, mp_unit *to) {
