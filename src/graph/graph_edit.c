@@ -138,7 +138,9 @@ mp_status mp_graph_sort(mp_graph *graph) {
     for (int32_t n = 0; n < graph->node_count; n++) {
         sorted[place[n]] = graph->nodes[n];
     }
-    memcpy(graph->nodes, sorted, (size_t)graph->node_count * sizeof *sorted);
+    if (graph->node_count > 0) { /* else there may be no list */
+        memcpy(graph->nodes, sorted, (size_t)graph->node_count * sizeof *sorted);
+    }
     for (int32_t n = 0; n < graph->node_count; n++) {
         if (!graph->nodes[n].is_gone) {
             mp__graph_set_producer(graph, &graph->nodes[n], n);
