@@ -2,29 +2,8 @@
 """Images whose channels do not fill packs, between convolutions that are sooner done with whole ones."""
 
 import numpy as np
-import onnxruntime as ort
-import op_model
-import provider
 import pytest
-import small_models
-from millpond import _ort_islands
-from onnx import helper
-
-ROUNDS = 3  # the third is captured
-SAME = {"pads": [1, 1, 1, 1]}
-
-
-def values(*dims):
-    return np.random.default_rng(sum(dims)).standard_normal(dims).astype(np.float32)
-
-
-def node(op, inputs, outputs, **attributes):
-    return helper.make_node(op, inputs.split(" "), outputs.split(" "), **attributes)
-
-
-def weights(out, of, size):
-    return values(out, of, size, size) / np.float32(np.sqrt(of * size * size))
-
+from image_nets import SAME, check, node, weights
 
 # two branches, of 18 and 35 channels, of which each gets what the other has
 BRANCHES = [
@@ -56,30 +35,12 @@ NETS = {
 }
 
 
-def made(kind, net):
-    nodes, floats, others = NETS[net]
-    to = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
-    nodes = [node("Cast", "given", "x", to=to), *nodes, node("Cast", "y", "result", to=1)]
-    constants = {name: value.astype(np.float16).astype(kind) for name, value in floats.items()}
-    return small_models.model(nodes, {"given": ["n", 4, "height", "width"]}, {"result": None},
-                              {**constants, **others})
-
-
 @pytest.mark.parametrize("sizes", [(8, 12), (2, 2), (10, 6)])
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
 @pytest.mark.parametrize("net", NETS)
 def test_networks(net, kind, sizes, monkeypatch):
     """Also where sizes are not known: nothing is cut or brought in for them."""
     monkeypatch.setenv("MILLPOND_PASSES", "+channels_last,+channel_packs")
-    feed = {"given": values(1, 4, *sizes).astype(np.float16).astype(np.float32)}
-    options = provider.session_options()
-    _ort_islands.ask(options)
-    ours = provider.session(made(kind, net), provider_options={"use_tf32": "0"}, options=options)
-    expected = ort.InferenceSession(made(np.float32, net), op_model.cpu_options(), [provider.CPU]).run(None, feed)[0]
     # sums of up to 162 products in another order; float16 rounds what ten nodes make
-    far = 5e-5 if kind is np.float32 else 2e-2
-    for _ in range(ROUNDS):
-        np.testing.assert_allclose(ours.run(None, feed)[0], expected, rtol=far, atol=far, strict=True)
-    (island,) = _ort_islands.islands_of(ours)["islands"]
-    steps = [step["op"] for program in island["programs"] for step in program["steps"]]
+    steps = check(kind, 4, NETS[net], [sizes], 5e-5 if kind is np.float32 else 2e-2)
     assert "Gather" not in steps and "Slice" not in steps

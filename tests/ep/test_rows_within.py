@@ -2,28 +2,8 @@
 """Parts of images that lie in them: convolutions write what a Concat puts together, and read what a Slice cuts."""
 
 import numpy as np
-import onnxruntime as ort
-import op_model
-import provider
 import pytest
-import small_models
-from millpond import _ort_islands
-from onnx import helper
-
-ROUNDS = 3  # the third is captured
-SAME = {"pads": [1, 1, 1, 1]}
-
-
-def values(*dims):
-    return np.random.default_rng(sum(dims)).standard_normal(dims).astype(np.float32)
-
-
-def node(op, inputs, outputs, **attributes):
-    return helper.make_node(op, inputs.split(" "), outputs.split(" "), **attributes)
-
-
-def weights(out, of, size):
-    return values(out, of, size, size) / np.float32(np.sqrt(of * size * size))
+from image_nets import SAME, check, node, values, weights
 
 
 def swish(x, to):
@@ -62,32 +42,12 @@ NETS = {
 }
 
 
-def made(kind, net):
-    net_nodes, floats, others = NETS[net][:3]
-    to = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
-    nodes = [node("Cast", "given", "x", to=to), *net_nodes, node("Cast", "y", "result", to=1)]
-    constants = {name: value.astype(np.float16).astype(kind) for name, value in floats.items()}
-    return small_models.model(nodes, {"given": ["n", 16, "height", "width"]}, {"result": None},
-                              {**constants, **others})
-
-
 @pytest.mark.parametrize("words", ["+channels_last", "+channels_last,+rows_within"])
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
 @pytest.mark.parametrize("net", NETS)
 def test_networks(net, kind, words, monkeypatch):
     monkeypatch.setenv("MILLPOND_PASSES", words)
-    options = provider.session_options()
-    _ort_islands.ask(options)
-    ours = provider.session(made(kind, net), provider_options={"use_tf32": "0"}, options=options)
-    whole = ort.InferenceSession(made(np.float32, net), op_model.cpu_options(), [provider.CPU])
+    *network, apart, within = NETS[net]
     # sums of up to 432 products in another order; float16 rounds what a dozen nodes make
-    far = 5e-5 if kind is np.float32 else 2e-2
-    for sizes in [(1, 8, 12), (1, 2, 2), (1, 10, 6)]:
-        feed = {"given": values(sizes[0], 16, *sizes[1:]).astype(np.float16).astype(np.float32)}
-        expected = whole.run(None, feed)[0]
-        for _ in range(ROUNDS):
-            np.testing.assert_allclose(ours.run(None, feed)[0], expected, rtol=far, atol=far, strict=True)
-    (island,) = _ort_islands.islands_of(ours)["islands"]
-    steps = [step["op"] for step in island["programs"][0]["steps"]]
-    apart, within = NETS[net][3:]
+    steps = check(kind, 16, network, [(8, 12), (2, 2), (10, 6)], 5e-5 if kind is np.float32 else 2e-2)
     assert (steps.count("Slice"), steps.count("Concat")) == (within if "rows_within" in words else apart)

@@ -44,9 +44,9 @@ void mp_tensor_broadcast_strides(const mp_tensor *x, const mp_shape *out,
     const int skip = out->rank - x->shape.rank;
     int64_t own[MP_RANK_MAX] = {0};
     mp_tensor_strides(x, own);
-    for (int d = 0; d < out->rank; d++) {
-        const bool repeated = d < skip || x->shape.dim[d - skip] != out->dim[d];
-        stride[d] = repeated ? 0 : own[d - skip];
+    mp_shape_broadcast_strides(&x->shape, out, stride);
+    for (int d = skip; d < out->rank; d++) {
+        stride[d] = stride[d] != 0 ? own[d - skip] : 0;
     }
 }
 
