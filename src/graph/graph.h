@@ -25,9 +25,10 @@ typedef struct mp_value {
                            * constant all known, and `data` its bytes in host memory or 0. Dimensions
                            * below MP_DIM_UNKNOWN are not known, but those of one number are equal */
     int32_t producer;     /* MP_NO_NODE: an input or a constant */
-    int32_t within;       /* 0: nowhere else; else 1 + the value in whose rows its own lie, ... */
-    int64_t within_first; /* ... which are `within_row` long, from this element on; where one ... */
-    int64_t within_row;   /* ... segment of a program makes both */
+    int32_t within;       /* 0: it lies nowhere else; else 1 + the value in whose rows its own lie
+                           * wherever one segment of a program makes both */
+    int64_t within_first; /* at which element of those its own begin */
+    int64_t within_row;   /* elements that they have */
     bool is_constant;
     bool owns_data; /* of a constant: its bytes are the graph's */
     mp_addr device; /* of a constant: where its bytes are on the device; 0: nowhere yet. Borrowed:

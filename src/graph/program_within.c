@@ -101,38 +101,33 @@ static void add_stray(mp_draft *draft, int32_t value) {
     draft->strays[value] = draft->has_strayed = true;
 }
 
-bool mp_draft_suits(mp_draft *draft, const mp_op *op, const mp_step_ends *ends) {
-    bool suits = true;
-    for (int i = 0; i < ends->in_count; i++) {
-        const int32_t value = ends->in[i];
-        if (value != MP_NO_VALUE && draft->tensors[value].pitch > 0 &&
-            !mp_op_apart_in(op, (size_t)i) && !draft->strays[value]) {
-            add_stray(draft, value);
-            suits = false;
-        }
-    }
-    for (int i = 0; i < ends->out_count; i++) {
-        if (ends->out[i] != MP_NO_VALUE && mp_draft_lies_within(draft, ends->out[i]) &&
-            !mp_op_apart_out(op, (size_t)i)) {
-            add_stray(draft, ends->out[i]);
-            suits = false;
-        }
-    }
-    return suits;
-}
-
-bool mp_draft_stray(mp_draft *draft, const mp_step_ends *ends) {
+/* Whether what a step reads and makes has strays that were none before: what `op` does not take
+ * (NULL: all). What was planned before the step lies as its tensor says. */
+static bool add_strays(mp_draft *draft, const mp_op *op, const mp_step_ends *ends) {
     bool found = false;
     for (int i = 0; i < ends->in_count + ends->out_count; i++) {
         const bool is_in = i < ends->in_count;
-        const int32_t value = is_in ? ends->in[i] : ends->out[i - ends->in_count];
-        if (value != MP_NO_VALUE && mp_draft_lies_within(draft, value) &&
-            (!is_in || draft->tensors[value].pitch > 0)) {
+        const int o = i - ends->in_count;
+        const int32_t value = is_in ? ends->in[i] : ends->out[o];
+        if (value == MP_NO_VALUE || !mp_draft_lies_within(draft, value) ||
+            (is_in && draft->tensors[value].pitch == 0)) {
+            continue;
+        }
+        if (op == NULL ||
+            !(is_in ? mp_op_apart_in(op, (size_t)i) : mp_op_apart_out(op, (size_t)o))) {
             add_stray(draft, value);
             found = true;
         }
     }
     return found;
+}
+
+bool mp_draft_suits(mp_draft *draft, const mp_op *op, const mp_step_ends *ends) {
+    return !add_strays(draft, op, ends);
+}
+
+bool mp_draft_stray(mp_draft *draft, const mp_step_ends *ends) {
+    return add_strays(draft, NULL, ends);
 }
 
 void mp_draft_find_strays(mp_draft *draft) {

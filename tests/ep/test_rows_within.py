@@ -34,10 +34,18 @@ LAYERS = [
 LAYER_WEIGHTS = {"v": weights(16, 16, 3), "w": weights(16, 1, 3), "z": weights(32, 96, 1), "l": weights(8, 32, 3),
                  "q": weights(8, 40, 3), "t": weights(5, 48, 1), "scale": values(32, 1, 1), "wide": values(40, 1, 1)}
 
+# a Resize to the size that there is copies, and so knows no rows that lie apart
+SAME_SIZE = [
+    node("Conv", "x w", "a", **SAME), node("Resize", "a  once", "b", mode="nearest"), node("Relu", "b", "c"),
+    node("Concat", "b c", "d", axis=1), node("Conv", "d u", "y"),
+]
+SAME_WEIGHTS = {"w": weights(16, 16, 3), "u": weights(5, 32, 1)}
+
 CUTS = {name: np.array([at]) for name, at in (("zero", 0), ("one", 1), ("half", 16), ("end", 1 << 40))}
 # nodes, weights, other constants; how many Slices and Concats there are, and where parts lie within others
 NETS = {
     "block": (BLOCK, WEIGHTS, {**CUTS, "twice": np.array([1, 1, 2, 2], np.float32)}, (1, 2), (0, 0)),
+    "same size": (SAME_SIZE, SAME_WEIGHTS, {"once": np.ones(4, np.float32)}, (0, 1), (0, 1)),
     "layers": (LAYERS, LAYER_WEIGHTS, {}, (0, 4), (0, 0)),
 }
 

@@ -109,18 +109,26 @@ void mp__fused_run_step(mp_fused_frame *frame, const mp_fused_step *at) {
 
 /* ---- inputs ---- */
 
-/* Row by row of the walk, in each of which the view is contiguous or one element. */
+/* How many of `most` elements from element `first` on are of one row of the walk, in which a view
+ * is contiguous or one element; `*at`: where that begins in the view. */
+static int64_t run_of(const k_walk *walk, int64_t first, int64_t most, int view, size_t *at) {
+    const uint32_t i = (uint32_t)first;
+    const int64_t left = walk->length - (i - k_divide(i, walk->by_length) * walk->length);
+    uint32_t places[K_WALK_VIEWS];
+    k_walk_to(walk, i, K_WALK_VIEWS, places);
+    *at = places[view];
+    return MP_MIN(left, most);
+}
+
+/* Run by run. */
 static void gather(const k_walk *walk, int64_t first, int64_t all, const unsigned char *from,
                    size_t size, int view, unsigned char *to) {
     const bool is_repeated = (walk->repeated >> view & 1) != 0;
     int64_t done = 0;
     while (done < all) {
-        const uint32_t i = (uint32_t)(first + done);
-        const int64_t left = walk->length - (i - k_divide(i, walk->by_length) * walk->length);
-        const int64_t count = MP_MIN(left, all - done);
-        uint32_t at[K_WALK_VIEWS];
-        k_walk_to(walk, i, K_WALK_VIEWS, at);
-        const unsigned char *row = from + (size_t)at[view] * size;
+        size_t at = 0;
+        const int64_t count = run_of(walk, first + done, all - done, view, &at);
+        const unsigned char *row = from + at * size;
         if (is_repeated) {
             mp_row_spread(to + (size_t)done * size, row, size, 1, count);
         } else {
@@ -222,17 +230,13 @@ void mp__fused_load_rows(const mp_fused_program *program, const mp_fused_args *a
 static void store_apart(const mp_fused_program *program, const mp_fused_args *args,
                         const unsigned char *from, int64_t first, int64_t all) {
     const mp_expression *e = &program->e;
-    const k_walk *walk = &args->walk;
     const size_t size = mp_dtype_size(mp_expression_type(e, e->outputs[0]));
     const size_t kept = mp_fused_kept_size(e, e->outputs[0]);
     const int view = view_of(program, e->input_count);
     for (int64_t done = 0; done < all;) {
-        const uint32_t i = (uint32_t)(first + done);
-        const int64_t left = walk->length - (i - k_divide(i, walk->by_length) * walk->length);
-        const int64_t count = MP_MIN(left, all - done);
-        uint32_t at[K_WALK_VIEWS];
-        k_walk_to(walk, i, K_WALK_VIEWS, at);
-        unsigned char *to = (unsigned char *)args->out[0] + (size_t)at[view] * size;
+        size_t at = 0;
+        const int64_t count = run_of(&args->walk, first + done, all - done, view, &at);
+        unsigned char *to = (unsigned char *)args->out[0] + at * size;
         if (program->store[0] != NULL) {
             mp__fused_convert(program->store[0], from + (size_t)done * kept, to, count);
         } else {
