@@ -17,7 +17,7 @@
 #include "graph/graph.h"
 
 enum {
-    MP_STORE_FORMAT = 2,
+    MP_STORE_FORMAT = 1,
     MP_STORE_MAKER = 32,          /* bytes of the maker's version, with its end */
     MP_STORE_BYTES_MAX = 1 << 30, /* of a graph */
     MP_STORE_DEPTH = 32,          /* of bodies within bodies, and of branches within branches */

@@ -1,7 +1,6 @@
 /* store_read.c - a graph from bytes, see store.h: its head, its values, what belongs to no node.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/host_value.h"
-#include "graph/pass.h"
 #include "graph/store_private.h"
 
 #include <stdlib.h>
@@ -201,13 +200,6 @@ static mp_status take_outputs(mp_store_reader *r) {
     return MP_OK;
 }
 
-static mp_status lay_within(mp_store_reader *r) {
-    mp_rewrites all = {.most = INT64_MAX, .forced = true};
-    uint32_t lays = 0;
-    MP_TRY(mp__store_take_number(r, &lays));
-    return lays != 0 ? mp_pass_rows_within(r->graph, &all) : MP_OK;
-}
-
 mp_status mp__store_take_graph(mp_store_reader *r) {
     enum { LEAST_NODE = 7 * sizeof(uint32_t) };
     size_t count = 0;
@@ -219,8 +211,7 @@ mp_status mp__store_take_graph(mp_store_reader *r) {
         MP_TRY(mp__store_take_node(r));
     }
     r->graph->guard = 0;
-    MP_TRY(take_outputs(r));
-    return lay_within(r);
+    return take_outputs(r);
 }
 
 void mp__store_reader_close(mp_store_reader *r) {

@@ -191,7 +191,6 @@ static mp_status put_graph(const writer *w, const mp_graph *graph) {
     }
     put_number(w, (size_t)graph->output_count);
     put(w, graph->outputs, (size_t)graph->output_count * sizeof *graph->outputs);
-    put_number(w, graph->lays_within); /* what lies where is found again, not believed */
     return MP_OK;
 }
 

@@ -9,7 +9,7 @@
 
 #define TEXT_OF(x)   #x
 #define NUMBER_OF(x) TEXT_OF(x)
-#define FORMAT       2
+#define FORMAT       1
 static_assert(FORMAT == MP_STORE_FORMAT, "what is told is what is written");
 
 static const char info[] = "millpond " MILLPOND_VERSION " format " NUMBER_OF(FORMAT);
