@@ -174,7 +174,7 @@ typedef struct mp_draft {
     mp_assumptions *assumed; /* borrowed; NULL where branches are not joined */
     bool *strays;     /* by value: it lies within no other, whatever the graph says; borrowed;
                        * NULL: none does */
-    int64_t *pitches; /* for the outputs of one node */
+    int64_t *pitches; /* for the outputs of one node, or one cluster */
     bool asks;        /* for a value at least */
     bool joins;       /* both branches of conditions that are not known */
     bool gives_up;    /* they cannot be joined */
