@@ -69,8 +69,9 @@ enum { MP_CONV_SPATIAL_MAX = 3 };
  * dimension last: [batch, in..., in_channels], [out_channels, kernel..., in_channels / groups]; a
  * device that cannot do such a convolution fails UNSUPPORTED when it is prepared. Padding may
  * differ at the two ends and may be larger than the kernel; output sizes are given, not derived.
- * With channels last the pixels of x, y and the residual may lie apart, `*_pitch` elements from one
- * to the next; a device that cannot do that fails UNSUPPORTED. Types as for gemm. */
+ * With channels last the pixels of x and y may lie apart, `*_pitch` elements from one to the next:
+ * kernels of ours know of that, devices fail UNSUPPORTED, as libraries would copy such images.
+ * Types as for gemm. */
 struct mp_conv {
     mp_dtype type;
     bool transposed;
@@ -86,7 +87,7 @@ struct mp_conv {
     bool workspace_max; /* a workspace of up to 512 MiB is welcome; otherwise 32 MiB at most */
     int32_t align;      /* bytes that all operand addresses are known to be multiples of */
     int64_t batch, in_channels, out_channels, groups;
-    int64_t x_pitch, y_pitch, residual_pitch; /* 0: one lies behind the other */
+    int64_t x_pitch, y_pitch; /* 0: one lies behind the other */
     int64_t in[MP_CONV_SPATIAL_MAX], out[MP_CONV_SPATIAL_MAX], kernel[MP_CONV_SPATIAL_MAX];
     int64_t stride[MP_CONV_SPATIAL_MAX], dilation[MP_CONV_SPATIAL_MAX];
     int64_t pad_begin[MP_CONV_SPATIAL_MAX], pad_end[MP_CONV_SPATIAL_MAX];
@@ -100,7 +101,7 @@ static inline bool mp_conv_has_epilogue(const mp_conv *conv) {
 }
 
 static inline bool mp_conv_is_apart(const mp_conv *conv) {
-    return conv->x_pitch > 0 || conv->y_pitch > 0 || (conv->residual && conv->residual_pitch > 0);
+    return conv->x_pitch > 0 || conv->y_pitch > 0;
 }
 
 enum { MP_MATH_OPERANDS_MAX = 5 };

@@ -42,11 +42,12 @@ SAME_SIZE = [
 SAME_WEIGHTS = {"w": weights(16, 16, 3), "u": weights(5, 32, 1)}
 
 CUTS = {name: np.array([at]) for name, at in (("zero", 0), ("one", 1), ("half", 16), ("end", 1 << 40))}
-# nodes, weights, other constants; how many Slices and Concats there are, and where parts lie within others
+# nodes, weights, other constants; how many Slices and Concats there are, and where parts lie within others: of what
+# convolutions of 3 x 3 read or make without a step behind them there are copies
 NETS = {
-    "block": (BLOCK, WEIGHTS, {**CUTS, "twice": np.array([1, 1, 2, 2], np.float32)}, (1, 2), (0, 0)),
+    "block": (BLOCK, WEIGHTS, {**CUTS, "twice": np.array([1, 1, 2, 2], np.float32)}, (1, 2), (1, 1)),
     "same size": (SAME_SIZE, SAME_WEIGHTS, {"once": np.ones(4, np.float32)}, (0, 1), (0, 1)),
-    "layers": (LAYERS, LAYER_WEIGHTS, {}, (0, 4), (0, 0)),
+    "layers": (LAYERS, LAYER_WEIGHTS, {}, (0, 4), (0, 2)),
 }
 
 

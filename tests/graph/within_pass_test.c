@@ -54,13 +54,13 @@ TEST(graph_pass_join_pieces_leaves_others) {
 #define PADS  " pads=[1,1,1,1]"
 /* A block of a detector: 32 channels, of which the second half goes on. */
 #define WEIGHTS(type)                                                                  \
-    "const w " type "[32,16,1,1]\nconst b " type "[32]\nconst v " type "[16,16,3,3]\n" \
+    "const w " type "[32,16,1,1]\nconst b " type "[32]\nconst v " type "[16,16,1,1]\n" \
     "const c " type "[16]\nconst u " type "[8,48,1,1]\n"
 #define SIZES "const half i64[1] = 16\nconst end i64[1] = 32\nconst axis i64[1] = -1\n"
 #define CUT   "first = " CONV "(x, w, b) \"first\"\nn = Slice-13 (first, half, end, axis) \"n\"\n"
-#define TWICE                                                     \
-    "p = " FUSED "(n, v, c) \"p\" activation=\"Swish\"" PADS "\n" \
-    "q = " FUSED "(p, v, c, n) \"q\" activation=\"Swish\" residual_behind=1" PADS "\n"
+#define TWICE                                             \
+    "p = " FUSED "(n, v, c) \"p\" activation=\"Swish\"\n" \
+    "q = " FUSED "(p, v, c) \"q\" activation=\"Swish\"\n"
 #define LAST  "y = " CONV "(all, u) \"y\"\noutput y\n"
 #define BLOCK CUT TWICE "all = Concat-13 (first, q) \"all\" axis=-1\n" LAST
 
@@ -99,6 +99,11 @@ TEST(graph_pass_rows_within_leaves_what_others_read_or_make) {
     lies_nowhere(pair, 16, 18, 16, "", "", 3, ""); /* no whole packs */
     lies_nowhere(pair, 8, 16, 8, "", "", 3, "");   /* of few channels */
     lies_nowhere(pair, 32, 32, 16, " group=2", "", 3, "");
+    lies_nowhere(pair, 16, 16, 16, " strides=[2,2]", "", 3, ""); /* no product of its pixels */
+    lies_nowhere(pair, 16, 16, 16, PADS, "", 3, "");
+    lies_nowhere(pair, 16, 16, 16, "", "z = " CONV "(a, w)" PADS "\n", 3, "output z\n");
+    lies_nowhere("input x f32[?,?,?,16]\nconst w f32[16,16,1,1]\n" /* a residual */
+                 "a = " FUSED "(x, w, , x) \"a\"\ny = Concat-13 (a, x) \"y\" axis=3\noutput y\n");
 }
 
 /* ---- what comes of it ---- */
@@ -130,28 +135,44 @@ DEVICE_TEST(graph_rows_within_of_some_parts) {
     run(device, 2,
         "input x f16[?,?,?,16]\n" WEIGHTS("f16") SIZES
         "first = " CONV "(x, w, b)\nk, n = Split-18 (first) axis=-1 num_outputs=2\n"
-        "t = Tanh-13 (k)\np = " CONV "(n, v) " PADS "\n"
+        "t = Tanh-13 (k)\np = " CONV "(n, v)\n"
         "all = Concat-13 (t, n, p) \"all\" axis=-1\n" LAST);
 }
 
-/* Parts of parts, and a residual of another image. */
+/* Parts of parts. */
 DEVICE_TEST(graph_rows_within_one_another) {
     run(device, 4,
         "input x f32[?,?,?,16]\n" WEIGHTS("f32") SIZES
         "const s f32[16,32,1,1]\nconst l f32[16,64,3,3]\n"
         "first = " CONV "(x, w, b)\nn = Slice-13 (first, half, end, axis)\n"
-        "p = " FUSED "(n, v, c, x) activation=\"Relu\"" PADS "\n"
+        "p = " FUSED "(n, v, c) activation=\"Relu\"\n"
         "q = " CONV "(first, s)\nall = Concat-13 (q, first, p) axis=-1\n"
         "y = " CONV "(all, l)" PADS "\noutput y\n");
+}
+
+/* What a step behind the library's convolution makes, with a residual, too; a Relu is no step. */
+DEVICE_TEST(graph_rows_within_of_what_a_step_makes) {
+    static const char *const types[] = {"f32", "f16", "bf16"};
+    for (size_t i = 0; i < MP_COUNT_OF(types); i++) {
+        char text[768];
+        (void)snprintf(text, sizeof text,
+                       "input x %s[?,?,?,16]\nconst v %s[16,16,3,3]\nconst c %s[16]\n"
+                       "const u %s[8,64,1,1]\np = " FUSED "(x, v, c) activation=\"Silu\"" PADS
+                       "\nq = " FUSED "(x, v, c, x) activation=\"HardSwish\" residual_behind=1" PADS
+                       "\nr = " FUSED "(x, v, c) activation=\"Relu\"" PADS
+                       "\nall = Concat-13 (p, q, r, x) axis=-1\ny = " CONV "(all, u)\noutput y\n",
+                       types[i], types[i], types[i], types[i]);
+        run(device, 2, text);
+    }
 }
 
 /* What each layer of DenseNet reads is all that the ones before have made. */
 #define LAYER(to, all, made, mean)                                                                 \
 #to "s = Mul-14 (" all ", " mean ")\n" #to "r = Relu-14 (" #to "s)\n" made " = " FUSED "(" #to \
-        "r, " #to "w) activation=\"Relu\"" PADS "\n"
+        "r, " #to "w) activation=\"Relu\"\n"
 #define DENSE(type)                                                                               \
-    "input x " type "[?,?,?,16]\nconst aw " type "[8,16,3,3]\nconst bw " type "[8,24,3,3]\n"      \
-    "const cw " type "[8,32,3,3]\nconst u " type "[8,40,1,1]\nconst k16 " type "[16]\n"           \
+    "input x " type "[?,?,?,16]\nconst aw " type "[8,16,1,1]\nconst bw " type "[8,24,1,1]\n"      \
+    "const cw " type "[8,32,1,1]\nconst u " type "[8,40,1,1]\nconst k16 " type "[16]\n"           \
     "const k24 " type "[24]\nconst k32 " type "[32]\n"                                            \
     "p = com.ms.internal.nhwc.MaxPool-12 (x) kernel_shape=[3,3]" PADS                             \
     "\n" LAYER(a, "p", "fa", "k16") "ca = Concat-13 (p, fa) axis=-1\n" LAYER(                     \
@@ -191,6 +212,13 @@ DEVICE_TEST(graph_rows_within_of_clusters) {
                        begin, made[i / 2]);
         run(device, 2, text);
     }
+}
+
+/* A cluster may have more results than any of its nodes has values. */
+DEVICE_TEST(graph_rows_within_of_many_results) {
+    run(device, 0,
+        "input x f32[?,?,?,16]\na = Relu-14 (x)\nb = Tanh-13 (a)\nc = Exp-13 (b)\nd = Neg-13 (c)\n"
+        "output a\noutput b\noutput c\noutput d\n");
 }
 
 /* Of no images nothing is a cluster, and nodes by themselves know no rows that lie apart. */

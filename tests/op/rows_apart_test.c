@@ -93,14 +93,19 @@ static void compare(mp_device *device, const op_case *dense, uint32_t apart) {
 /* ---- convolutions ---- */
 
 enum { X, W, BIAS, RESIDUAL, INPUTS };
+typedef enum addition {
+    NO_SUM,
+    SUM,
+    SUM_BEHIND
+} addition; /* with a residual, behind the activation */
 
 /* Of [2, 5, 4, 32] to 16 channels, or of 16 each by itself. */
 static void compare_form(mp_device *device, mp_dtype type, int64_t side, bool depthwise,
-                         const char *activation, bool behind, int32_t align, uint32_t apart) {
+                         const char *activation, addition sum, int32_t align, uint32_t apart) {
     const mp_attr attrs[] = {OP_INTS("pads", side / 2, side / 2, side / 2, side / 2),
-                             OP_INT("group", depthwise ? 16 : 1), OP_INT("residual_behind", behind),
+                             OP_INT("group", depthwise ? 16 : 1),
+                             OP_INT("residual_behind", sum == SUM_BEHIND),
                              OP_TEXT("activation", activation)};
-    const bool has_residual = behind || (apart >> RESIDUAL & 1) != 0;
     op_case c = {.domain = MP_OWN_NHWC_DOMAIN,
                  .name = "FusedConv",
                  .version = 1,
@@ -111,7 +116,7 @@ static void compare_form(mp_device *device, mp_dtype type, int64_t side, bool de
                  .in = {OP_TENSOR(type, NULL, 2, 5, 4, depthwise ? 16 : 32),
                         OP_TENSOR(type, NULL, 16, depthwise ? 1 : 32, side, side),
                         OP_TENSOR(type, NULL, 16), OP_TENSOR(type, NULL, 2, 5, 4, 16)},
-                 .in_count = has_residual ? INPUTS : RESIDUAL,
+                 .in_count = sum != NO_SUM ? INPUTS : RESIDUAL,
                  .out_count = 1};
     for (int i = 0; i < INPUTS; i++) {
         c.in[i].data = numbers(type, &c.in[i].shape, (uint64_t)i + 1);
@@ -123,26 +128,28 @@ static void compare_form(mp_device *device, mp_dtype type, int64_t side, bool de
 }
 
 static void compare_conv(mp_device *device, mp_dtype type, int64_t side, const char *activation,
-                         bool behind, int32_t align, uint32_t apart) {
-    compare_form(device, type, side, false, activation, behind, align, apart);
+                         addition sum, int32_t align, uint32_t apart) {
+    compare_form(device, type, side, false, activation, sum, align, apart);
 }
 
-enum { APART_X = 1, APART_RESIDUAL = 1 << RESIDUAL, APART_Y = 1 << 8 };
+enum { APART_X = 1, APART_Y = 1 << 8 };
 
 static void compare_convs(mp_device *device, mp_dtype type) {
-    static const uint32_t apart[] = {APART_X, APART_Y, APART_X | APART_Y,
-                                     APART_X | APART_RESIDUAL | APART_Y, APART_RESIDUAL};
+    static const uint32_t apart[] = {APART_X, APART_Y, APART_X | APART_Y};
     static const char *const activations[] = {NULL, "Relu", "Swish"};
     for (size_t a = 0; a < MP_COUNT_OF(apart); a++) {
         for (size_t k = 0; k < MP_COUNT_OF(activations); k++) {
-            compare_conv(device, type, 1, activations[k], false, 16, apart[a]);
-            compare_conv(device, type, 3, activations[k], false, 16, apart[a]);
+            compare_conv(device, type, 1, activations[k], NO_SUM, 16, apart[a]);
+            compare_conv(device, type, 1, activations[k], SUM, 16, apart[a]);
+            compare_conv(device, type, 3, activations[k], NO_SUM, 16, apart[a]); /* copied */
+            compare_conv(device, type, 3, activations[k], SUM, 16, apart[a]);
         }
-        compare_conv(device, type, 3, "Swish", true, 16, apart[a]);
-        compare_conv(device, type, 1, "Relu", true, 1, apart[a]);
-        compare_form(device, type, 3, true, "Relu", false, 16, apart[a]); /* in tiles */
-        compare_form(device, type, 3, true, "Swish", true, 1, apart[a]);
-        compare_form(device, type, 15, true, NULL, false, 16, apart[a]); /* any window */
+        compare_conv(device, type, 3, "Swish", SUM_BEHIND, 16, apart[a]);
+        compare_conv(device, type, 1, "Relu", SUM_BEHIND, 1, apart[a]);
+        compare_form(device, type, 3, true, "Relu", NO_SUM, 16, apart[a]); /* in tiles */
+        compare_form(device, type, 3, true, "Relu", SUM, 16, apart[a]);
+        compare_form(device, type, 3, true, "Swish", SUM_BEHIND, 1, apart[a]);
+        compare_form(device, type, 15, true, NULL, NO_SUM, 16, apart[a]); /* any window */
     }
 }
 

@@ -327,10 +327,13 @@ mp_status mp__cuda_conv_prepare(mp_device *self, const mp_conv *shape, mp_math *
     cuda_scope scope;
     cuda_math *made = NULL;
     MP_TRY(shape_check(shape));
+    if (mp_conv_is_apart(shape)) { /* cuDNN makes several copies where a plan makes one */
+        return mp__fail(MP_UNSUPPORTED, "no convolution takes pixels that lie apart");
+    }
     MP_TRY(library_need());
     MP_TRY(mp__cuda_enter(device, &scope));
     mp_status status = mp__cuda_conv_graph_prepare(device, shape, &made, whole);
-    if (status == MP_UNSUPPORTED && !mp_conv_is_apart(shape)) {
+    if (status == MP_UNSUPPORTED) {
         *whole = !mp_conv_has_epilogue(shape);
         status = conv_make(device, shape, &made);
     }

@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-enum { CONV_DIMS_MAX = 2 + MP_CONV_SPATIAL_MAX, CUDA_CONV_NUMBERS = 42 };
+enum { CONV_DIMS_MAX = 2 + MP_CONV_SPATIAL_MAX, CUDA_CONV_NUMBERS = 40 };
 
 /* The convolution as cuDNN is asked for it, forward or transposed: "wide" is the side that stride
  * and kernel walk over (x, or y of a transposed one), "narrow" the other. */

@@ -14,9 +14,6 @@ void mp__conv_sizes_make(const mp_conv *shape, conv_sizes *out) {
         out->stride[i] = out->dilation[i] = 1;
     }
     out->x[0] = out->y[0] = shape->batch;
-    out->x_pitch = shape->x_pitch > 0 ? shape->x_pitch : shape->in_channels;
-    out->y_pitch = shape->y_pitch > 0 ? shape->y_pitch : shape->out_channels;
-    out->residual_pitch = shape->residual_pitch > 0 ? shape->residual_pitch : shape->out_channels;
     out->x[1] = shape->in_channels;
     out->y[1] = out->bias[1] = shape->out_channels;
     out->w[0] = shape->transposed ? shape->in_channels : shape->out_channels;
@@ -33,11 +30,10 @@ void mp__conv_sizes_make(const mp_conv *shape, conv_sizes *out) {
     }
 }
 
-/* `pitch`: from one pixel to the next, with channels last. */
-static dnn_descriptor apart(dnn_builder *b, int64_t uid, cudnnDataType_t type, const conv_sizes *s,
-                            const int64_t *size, int64_t pitch, bool is_virtual) {
+static dnn_descriptor tensor(dnn_builder *b, int64_t uid, cudnnDataType_t type, const conv_sizes *s,
+                             const int64_t *size, bool is_virtual) {
     int64_t stride[CONV_DIMS_MAX];
-    int64_t step = s->channels_last ? pitch : 1;
+    int64_t step = s->channels_last ? size[1] : 1;
     for (int i = s->dims - 1; i >= 0; i--) {
         if (i == 1 && s->channels_last) {
             stride[i] = 1;
@@ -47,11 +43,6 @@ static dnn_descriptor apart(dnn_builder *b, int64_t uid, cudnnDataType_t type, c
         }
     }
     return mp__dnn_tensor(b, uid, type, s->dims, size, stride, is_virtual);
-}
-
-static dnn_descriptor tensor(dnn_builder *b, int64_t uid, cudnnDataType_t type, const conv_sizes *s,
-                             const int64_t *size, bool is_virtual) {
-    return apart(b, uid, type, s, size, size[1], is_virtual);
 }
 
 static dnn_descriptor convolution(dnn_builder *b, const conv_sizes *s, cudnnDataType_t compute) {
@@ -171,8 +162,7 @@ static dnn_descriptor activate(dnn_builder *b, const mp_conv *shape, cudnnDataTy
 
 bool mp__conv_graph_is_possible(const mp_conv *shape, int64_t extent) {
     activation how;
-    return (extent == EXTENT_BARE && (shape->y_pitch == 0 || !shape->bias)) ||
-           (extent == EXTENT_BIAS && shape->bias) ||
+    return extent == EXTENT_BARE || (extent == EXTENT_BIAS && shape->bias) ||
            (extent == EXTENT_WHOLE && mp_conv_has_epilogue(shape) && activation_find(shape, &how));
 }
 
@@ -185,9 +175,9 @@ dnn_descriptor mp__conv_graph_build(dnn_builder *b, cudnnHandle_t handle, const 
     const bool active = extent == EXTENT_WHOLE && shape->activation != MP_ACTIVATION_NONE;
     conv_sizes s;
     mp__conv_sizes_make(shape, &s);
-    const dnn_descriptor x = apart(b, UID_X, type->dnn, &s, s.x, s.x_pitch, false);
+    const dnn_descriptor x = tensor(b, UID_X, type->dnn, &s, s.x, false);
     const dnn_descriptor w = tensor(b, UID_W, type->dnn, &s, s.w, false);
-    const dnn_descriptor y = apart(b, UID_Y, type->dnn, &s, s.y, s.y_pitch, false);
+    const dnn_descriptor y = tensor(b, UID_Y, type->dnn, &s, s.y, false);
     dnn_descriptor operations[4];
     int count = 0;
     dnn_descriptor sum =
@@ -202,7 +192,7 @@ dnn_descriptor mp__conv_graph_build(dnn_builder *b, cudnnHandle_t handle, const 
         sum = to;
     }
     const dnn_descriptor more =
-        residual ? apart(b, UID_RESIDUAL, type->dnn, &s, s.y, s.residual_pitch, false) : NULL;
+        residual ? tensor(b, UID_RESIDUAL, type->dnn, &s, s.y, false) : NULL;
     const dnn_descriptor last = residual && active ? tensor(b, UID_SUM, compute, &s, s.y, true) : y;
     const bool behind = residual && shape->residual_behind;
     if (residual && !behind) {

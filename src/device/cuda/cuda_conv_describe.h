@@ -14,7 +14,6 @@ typedef struct conv_sizes {
     int64_t x[CONV_DIMS_MAX], w[CONV_DIMS_MAX], y[CONV_DIMS_MAX], bias[CONV_DIMS_MAX];
     int64_t pad_begin[MP_CONV_SPATIAL_MAX], pad_end[MP_CONV_SPATIAL_MAX];
     int64_t stride[MP_CONV_SPATIAL_MAX], dilation[MP_CONV_SPATIAL_MAX];
-    int64_t x_pitch, y_pitch, residual_pitch; /* elements from one pixel to the next */
 } conv_sizes;
 
 void mp__conv_sizes_make(const mp_conv *shape, conv_sizes *out);

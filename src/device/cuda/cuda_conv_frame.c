@@ -114,10 +114,5 @@ int mp__cuda_conv_numbers(const mp_conv *shape, int64_t out[CUDA_CONV_NUMBERS]) 
             out[count++] = parts[p][i];
         }
     }
-    if (mp_conv_is_apart(shape)) { /* what was chosen before there was such a thing stays valid */
-        out[count++] = shape->x_pitch;
-        out[count++] = shape->y_pitch;
-        out[count++] = shape->residual ? shape->residual_pitch : 0;
-    }
     return count;
 }

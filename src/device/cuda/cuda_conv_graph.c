@@ -12,7 +12,6 @@
 
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     WORKSPACE_LIMIT = 32 << 20,
@@ -56,24 +55,16 @@ static size_t product(const int64_t *size, int count, size_t bytes) {
     return MP_ALIGN_UP(bytes, MP_ALIGNMENT);
 }
 
-/* Of an image whose pixels lie `pitch` elements apart. */
-static size_t apart(const conv_sizes *s, const int64_t *size, int64_t pitch, size_t bytes) {
-    int64_t with[CONV_DIMS_MAX];
-    memcpy(with, size, sizeof with);
-    with[1] = pitch;
-    return product(with, s->dims, bytes);
-}
-
 static mp_status trial_open(cuda_device *device, const mp_conv *shape, trial *out) {
     conv_sizes s;
     mp__conv_sizes_make(shape, &s);
     const size_t bytes = mp_dtype_size(shape->type);
     const size_t parts[MP_CONV_OPERANDS] = {
-        [MP_CONV_X] = apart(&s, s.x, s.x_pitch, bytes),
+        [MP_CONV_X] = product(s.x, s.dims, bytes),
         [MP_CONV_W] = product(s.w, s.dims, bytes),
-        [MP_CONV_Y] = apart(&s, s.y, s.y_pitch, bytes),
+        [MP_CONV_Y] = product(s.y, s.dims, bytes),
         [MP_CONV_BIAS] = product(s.bias, s.dims, bytes),
-        [MP_CONV_RESIDUAL] = shape->residual ? apart(&s, s.y, s.residual_pitch, bytes) : 0,
+        [MP_CONV_RESIDUAL] = shape->residual ? product(s.y, s.dims, bytes) : 0,
     };
     *out = (trial){.size = 0};
     for (size_t i = 0; i < MP_COUNT_OF(parts); i++) {

@@ -1,8 +1,10 @@
 /* rows_within.c - parts of images whose channels come last lie within them: what a Concat puts
  * together is made there, and what a Slice or a Split takes out is read there, so that nothing is
  * copied (mp_value.within). Only where all that makes or reads a part knows of rows that lie apart
- * (mp_op.apart_in): convolutions of one group, which libraries and products make from and to such
- * rows, those of single channels, pools, Resize, and element-wise nodes.
+ * (mp_op.apart_in): convolutions of single pixels, which are products, those of single channels,
+ * pools, Resize, and element-wise nodes. A library copies such images for other convolutions, so
+ * what one of these makes is copied into a Concat, unless a step of ours follows it, and what one
+ * reads is cut out for it.
  *
  *     Conv --- a --+                      a, b and c lie in y
  *              Conv --- b -- Concat --- y
@@ -17,7 +19,7 @@
 
 #include <string.h>
 
-enum { X, W, PACK_BYTES = 16, CHANNELS_MIN = 16 };
+enum { X, W, RESIDUAL = 3, PACK_BYTES = 16, CHANNELS_MIN = 16 };
 
 /* `part` is channels [first, first + its own) of `whole`. */
 typedef struct place {
@@ -35,19 +37,38 @@ static bool is_last(const mp_graph *graph, int32_t n, int32_t value) {
 
 /* ---- who knows of rows that lie apart ---- */
 
-static bool is_conv(const mp_graph *graph, const mp_vertex *v) {
+static bool is_conv(const mp_vertex *v) {
     const mp_op *op = v->node.op;
-    const mp_tensor *w = mp_graph_constant(graph, mp_vertex_in(v, W));
-    const bool is_one = strcmp(op->name, "Conv") == 0 || strcmp(op->name, "FusedConv") == 0;
-    const bool is_nhwc =
-        strcmp(op->domain, MP_NHWC_DOMAIN) == 0 || strcmp(op->domain, MP_OWN_NHWC_DOMAIN) == 0;
-    if (!is_one || !is_nhwc || w == NULL || w->shape.rank < 3) {
-        return false;
-    }
-    const int64_t groups = mp_node_int(&v->node, "group", 1);
-    const bool is_depthwise = groups == w->shape.dim[0] && w->shape.dim[1] == 1;
-    return is_depthwise ? w->shape.rank == 4 && groups >= CHANNELS_MIN
-                        : groups == 1 && w->shape.dim[1] >= CHANNELS_MIN;
+    return (strcmp(op->name, "Conv") == 0 || strcmp(op->name, "FusedConv") == 0) &&
+           (strcmp(op->domain, MP_NHWC_DOMAIN) == 0 || strcmp(op->domain, MP_OWN_NHWC_DOMAIN) == 0);
+}
+
+/* Each pixel is a row of one product. */
+static bool is_of_pixels(const mp_vertex *v, const mp_shape *w) {
+    return mp_shape_span(w, 2, w->rank) == 1 && w->dim[1] >= CHANNELS_MIN &&
+           mp_node_int(&v->node, "group", 1) == 1 && mp_node_ints_are(&v->node, "pads", 0) &&
+           mp_node_ints_are(&v->node, "strides", 1);
+}
+
+static bool is_of_channels(const mp_vertex *v, const mp_shape *w) {
+    return w->rank == 4 && w->dim[1] == 1 && w->dim[0] >= CHANNELS_MIN &&
+           mp_node_int(&v->node, "group", 1) == w->dim[0];
+}
+
+/* Whether kernels that know of pixels that lie apart do it. Not with a residual, which would be
+ * added by a step of its own. */
+static bool is_own_conv(const mp_graph *graph, const mp_vertex *v) {
+    const mp_tensor *w = is_conv(v) ? mp_graph_constant(graph, mp_vertex_in(v, W)) : NULL;
+    return w != NULL && w->shape.rank >= 3 && mp_vertex_in(v, RESIDUAL) == MP_NO_VALUE &&
+           (is_of_pixels(v, &w->shape) || is_of_channels(v, &w->shape));
+}
+
+/* Whether a step of ours computes the activation behind a library's convolution, and so may write
+ * anywhere: cuDNN has Silu and some more, but is slower with them. */
+static bool has_own_step(const mp_vertex *v) {
+    const char *name = is_conv(v) ? mp_node_string(&v->node, "activation", "") : "";
+    return name[0] != '\0' && strcmp(name, "Relu") != 0 && strcmp(name, "LeakyRelu") != 0 &&
+           strcmp(name, "Clip") != 0;
 }
 
 static bool is_pool(const mp_vertex *v) {
@@ -64,7 +85,7 @@ static bool is_resize(const mp_graph *graph, const mp_vertex *v) {
 }
 
 static bool is_of_images(const mp_graph *graph, const mp_vertex *v) {
-    return is_conv(graph, v) || is_pool(v) || is_resize(graph, v);
+    return is_own_conv(graph, v) || is_pool(v) || is_resize(graph, v);
 }
 
 /* ---- what is known of an image ---- */
@@ -75,7 +96,7 @@ static mp_dtype type_of(const mp_graph *graph, int32_t value) {
         const int32_t n = graph->values[value].producer;
         const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
         type = mp_graph_type(graph, value);
-        value = v != NULL ? mp_vertex_in(v, is_conv(graph, v) ? W : X) : MP_NO_VALUE;
+        value = v != NULL ? mp_vertex_in(v, is_conv(v) ? W : X) : MP_NO_VALUE;
     }
     return type;
 }
@@ -101,8 +122,9 @@ static int64_t row_of(const mp_graph *graph, int32_t value, int *left) {
     if (known > 0 || v == NULL || (*left)-- <= 0) {
         return MP_MAX(known, 0);
     }
-    if (is_conv(graph, v)) {
-        return graph->values[v->in[W]].tensor.shape.dim[0];
+    if (is_conv(v)) {
+        const mp_tensor *w = mp_graph_constant(graph, mp_vertex_in(v, W));
+        return w != NULL && w->shape.rank >= 3 ? w->shape.dim[0] : 0;
     }
     if (mp_vertex_keeps_shape(v) || is_pool(v)) {
         return row_of(graph, mp_vertex_in(v, X), left);
@@ -165,7 +187,8 @@ static bool makes_apart(const mp_graph *graph, int32_t n) {
         return v != NULL && graph->has_clusters && v->out_count == 1;
     }
     return v->loop == NULL && mp_op_apart_out(v->node.op, 0) &&
-           (is_of_images(graph, v) || (mp_vertex_is(v, "Concat") && is_last(graph, n, v->out[0])));
+           (is_of_images(graph, v) || has_own_step(v) ||
+            (mp_vertex_is(v, "Concat") && is_last(graph, n, v->out[0])));
 }
 
 /* ---- where ---- */
@@ -291,7 +314,7 @@ static mp_status nest_all(mp_graph *graph, mp_rewrites *rewrites) {
 }
 
 mp_status mp_pass_rows_within(mp_graph *graph, mp_rewrites *rewrites) {
-    graph->lays_within = rewrites->forced; /* by default once it is measured */
+    graph->lays_within = graph->prefers_last || rewrites->forced;
     if (!graph->lays_within) {
         return MP_OK;
     }

@@ -48,8 +48,7 @@ static const mp_attr_def conv_attrs[] = {MP_WINDOW_ATTRS, {"group", MP_ATTR_INT}
 static const mp_attr_def fused_attrs[] = {FUSED_ATTRS, {NULL, 0}};
 static const mp_attr_def own_fused_attrs[] = {
     FUSED_ATTRS, {"residual_behind", MP_ATTR_INT}, {NULL, 0}};
-/* `apart_`: bits of inputs whose pixels may lie apart; those of the output do so with the image's.
- */
+/* `apart_`: 1 where pixels of the image, and of the result, may lie apart. */
 /* What makes a Conv an NhwcConv stores its weights so, too. */
 static const mp_conv_form all_last = {.bias = 2, .weights_last = true};
 
@@ -64,14 +63,14 @@ static const mp_conv_form all_last = {.bias = 2, .weights_last = true};
         .domain = (domain_), .name = "FusedConv", .since = 1, .until = 1,                  \
         .types = {{"T", (types_)}}, .needs_conv = true, .attrs = (attrs_),                 \
         .plan = plan_fused_conv, .prepare = mp_conv_prepare_weights, .apart_in = (apart_), \
-        .apart_out = (apart_)&1                                                            \
+        .apart_out = (apart_)                                                              \
     }
 static const mp_op ops[] = {
     CONV("", 0),
     CONV(MP_NHWC_DOMAIN, 1),
     FUSED_CONV("com.microsoft", MP_IEEE_FLOATS, fused_attrs, 0),
     FUSED_CONV(MP_OWN_DOMAIN, MP_FLOATS, own_fused_attrs, 0),
-    FUSED_CONV(MP_OWN_NHWC_DOMAIN, MP_FLOATS, own_fused_attrs, 1u << 3 | 1),
+    FUSED_CONV(MP_OWN_NHWC_DOMAIN, MP_FLOATS, own_fused_attrs, 1),
     {.domain = MP_OWN_DOMAIN, /* from channels first to channels last */
      .name = "StemConv",
      .since = 1,

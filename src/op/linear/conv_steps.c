@@ -155,7 +155,7 @@ static mp_status plan_depthwise(mp_planner *p, mp_conv *conv,
                                 const mp_ref operands[MP_CONV_OPERANDS]) {
     const mp_shape weights = weights_of(p, &p->in[1]), *w = &weights;
     mp_ref own[MP_CONV_OPERANDS];
-    if (conv->residual && conv->residual_pitch != conv->y_pitch) {
+    if (conv->residual && conv->y_pitch > 0) {
         leave_epilogue(conv);
     }
     leave_other(conv, operands, own);
@@ -405,7 +405,7 @@ static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[
  * library reads element by element, a kernel of ours makes it. */
 static mp_status plan_pixels(mp_planner *p, mp_conv *done, const mp_shape *out,
                              const mp_ref operands[MP_CONV_OPERANDS]) {
-    if (done->residual_behind || (done->residual && done->residual_pitch != done->y_pitch)) {
+    if (done->residual_behind || (done->residual && done->y_pitch > 0)) {
         leave_epilogue(done);
     }
     const mp_ref own[MP_GEMM_OPERANDS] = {[MP_GEMM_A] = operands[MP_CONV_X],
@@ -440,6 +440,11 @@ static mp_status plan_pixels(mp_planner *p, mp_conv *done, const mp_shape *out,
     return mp_plan_gemm(p, &gemm, own);
 }
 
+static bool takes_pixels(const mp_planner *p, const mp_conv *conv) {
+    return conv->channels_last && conv->groups == 1 && mp_conv_is_of_pixels(conv) &&
+           !mp_conv_stem_takes(p, conv, last_form(p));
+}
+
 static void name_operands(const mp_planner *p, const mp_conv *conv, mp_ref x, mp_ref y,
                           mp_ref operands[MP_CONV_OPERANDS]) {
     operands[MP_CONV_X] = x;
@@ -462,8 +467,7 @@ static mp_status plan_product(mp_planner *p, mp_conv *done, const mp_shape *out,
         const mp_shape stored = mp_shape_stored(p, out);
         return mp_group_pixels_steps(p, done, &stored, operands);
     }
-    if (done->channels_last && done->groups == 1 && mp_conv_is_of_pixels(done) &&
-        !mp_conv_stem_takes(p, done, last_form(p))) {
+    if (takes_pixels(p, done)) {
         return plan_pixels(p, done, out, operands);
     }
     return done->channels_last ? plan_last(p, done, out, operands) : plan_first(p, done, operands);
@@ -487,14 +491,9 @@ static mp_conv as_picture(const mp_conv *line) {
 
 /* ---- pixels that lie apart ---- */
 
-/* Whether a way of doing it is one that knows of them: a product, a library's, or that of single
- * channels. */
+/* Whether a way of doing it is one that knows of them. */
 static bool takes_apart(const mp_planner *p, const mp_conv *conv) {
-    if (is_depthwise(p, &p->in[1])) {
-        return !mp_depthwise_line_takes(conv);
-    }
-    return conv->channels_last && conv->groups == 1 && !conv->transposed &&
-           !mp_conv_stem_takes(p, conv, last_form(p)) && !mp_conv_rows_takes(conv);
+    return is_depthwise(p, &p->in[1]) ? !mp_depthwise_line_takes(conv) : takes_pixels(p, conv);
 }
 
 /* Rows of `shape` from where they lie apart to where they do not, or back. */
@@ -520,10 +519,7 @@ static mp_status plan_gathered(mp_planner *p, mp_conv *done, const mp_shape *out
     if (done->y_pitch > 0) {
         MP_TRY(mp_plan_scratch_shape(p, stored, done->type, y));
     }
-    if (done->residual && done->residual_pitch > 0) {
-        leave_epilogue(done);
-    }
-    done->x_pitch = done->y_pitch = done->residual_pitch = 0;
+    done->x_pitch = done->y_pitch = 0;
     return mp_shape_count(image) > 0 ? plan_product(p, done, out, x, *y)
                                      : plan_bias_only(p, done, stored, *y);
 }

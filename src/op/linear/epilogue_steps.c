@@ -16,7 +16,6 @@ mp_status mp_epilogue_read(const mp_planner *p, mp_conv *conv) {
     mp_activation_choice activation;
     MP_TRY(read_activation(p->node, &activation));
     conv->residual = mp_plan_in(p, 3) != NULL;
-    conv->residual_pitch = conv->residual ? p->in[3].pitch : 0;
     conv->residual_behind = conv->residual && activation.kind != MP_ACTIVATION_NONE &&
                             mp_node_int(p->node, "residual_behind", 0) != 0;
     conv->activation = activation.kind;
@@ -38,7 +37,6 @@ mp_status mp_epilogue_steps(mp_planner *p, const mp_conv *conv, mp_operand y, mp
         value = mp_expression_function(&e, "add", value, mp_expression_input(&e, conv->type), 0, 0);
     }
     if (conv->residual && !conv->residual_behind) {
-        in_pitch[count] = p->in[3].pitch;
         in[count++] = (mp_operand){MP_IN(3), &p->in[3].shape};
         value = mp_expression_function(&e, "add", value, mp_expression_input(&e, conv->type), 0, 0);
     }
@@ -48,7 +46,6 @@ mp_status mp_epilogue_steps(mp_planner *p, const mp_conv *conv, mp_operand y, mp
                                        activation.b);
     }
     if (conv->residual_behind) {
-        in_pitch[count] = p->in[3].pitch;
         in[count++] = (mp_operand){MP_IN(3), &p->in[3].shape};
         value = mp_expression_function(&e, "add", value, mp_expression_input(&e, conv->type), 0, 0);
     }

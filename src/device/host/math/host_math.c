@@ -77,7 +77,7 @@ mp_status mp__host_conv_prepare(mp_device *self, const mp_conv *conv, mp_math **
     MP_TRY(mp__host_call(host, "conv_prepare"));
     MP_TRY(check_conv(conv));
     if (mp_conv_is_apart(conv)) {
-        return MP_FAIL(UNSUPPORTED, "the emulated device's convolutions have no pixels apart");
+        return MP_FAIL(UNSUPPORTED, "no convolution takes pixels that lie apart");
     }
     MP_TRY(open_math(host, "conv", conv->type, out));
     (*out)->kind = HOST_CONV;
