@@ -96,9 +96,15 @@ mp_status mp_graph_keep_text(mp_graph *graph, const char *text, const char **out
     return MP_OK;
 }
 
+#ifdef __SANITIZE_ADDRESS__
+enum { MOVES_ALWAYS = true }; /* a list that grows, so that who still points into it is seen */
+#else
+enum { MOVES_ALWAYS = false };
+#endif
+
 /* Makes room for one more of `width` bytes. */
 mp_status mp__graph_grow(void **list, int32_t count, int32_t *capacity, size_t width) {
-    if (count < *capacity) {
+    if (count < *capacity && !MOVES_ALWAYS) {
         return MP_OK;
     }
     if (count > INT32_MAX / 2 - 64) {

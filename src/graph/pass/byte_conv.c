@@ -32,10 +32,10 @@ static bool find_conv(const mp_graph *graph, const mp_rewrites *rewrites, int32_
     const mp_vertex *v = &graph->nodes[n];
     if (!is_plain(v, "Conv") || !mp_dequantized(graph, v->in[X], &parts->x) ||
         !mp_dequantized_weights(graph, v->in[W], RANK, 0, &parts->w) ||
-        !mp_byte_wanted(graph, rewrites, parts->w.tensor->shape.dim[1])) {
+        !mp_byte_wanted(graph, rewrites, parts->w.tensor.shape.dim[1])) {
         return false;
     }
-    parts->columns = parts->w.tensor->shape.dim[0];
+    parts->columns = parts->w.tensor.shape.dim[0];
     parts->bias = mp_vertex_in(v, BIAS);
     return mp_byte_parts_fit(graph, parts);
 }
@@ -48,10 +48,10 @@ static bool find_linear(const mp_graph *graph, const mp_rewrites *rewrites, int3
         !mp_quantized_by(graph, v, LINEAR_X_SCALE, v->in[LINEAR_X], &parts->x) ||
         !mp_quantized_by(graph, v, LINEAR_Y_SCALE, v->out[0], &parts->to) ||
         !mp_quantized_weights_at(graph, v, LINEAR_W, RANK, 0, &parts->w) ||
-        !mp_byte_wanted(graph, rewrites, parts->w.tensor->shape.dim[1])) {
+        !mp_byte_wanted(graph, rewrites, parts->w.tensor.shape.dim[1])) {
         return false;
     }
-    parts->columns = parts->w.tensor->shape.dim[0];
+    parts->columns = parts->w.tensor.shape.dim[0];
     parts->bias = mp_vertex_in(v, LINEAR_BIAS);
     parts->low = INT32_MIN;
     result->last = n;

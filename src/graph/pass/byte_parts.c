@@ -41,7 +41,7 @@ static double bias_of(const mp_graph *graph, const mp_byte_parts *parts, int64_t
 }
 
 bool mp_byte_parts_fit(const mp_graph *graph, const mp_byte_parts *parts) {
-    const int64_t k = mp_shape_count(&parts->w.tensor->shape) / parts->columns;
+    const int64_t k = mp_shape_count(&parts->w.tensor.shape) / parts->columns;
     if (k > MP_BYTE_K_MAX || (parts->bias != MP_NO_VALUE && whole_bias(graph, parts) == NULL &&
                               !mp_dequantized_row(graph, parts->bias, parts->columns))) {
         return false;
@@ -71,18 +71,19 @@ static void turn(const int8_t *from, int8_t *to, int64_t rows, int64_t columns) 
     }
 }
 
-mp_status mp_byte_turned(mp_graph *graph, const char *name, const mp_tensor *w, int moved,
+mp_status mp_byte_turned(mp_graph *graph, const char *name, const mp_tensor *of, int moved,
                          int32_t *out) {
-    const int rank = w->shape.rank;
-    mp_tensor turned = {.type = MP_I8, .shape = w->shape};
+    const mp_tensor w = *of; /* it may be one of the graph's values, which move */
+    const int rank = w.shape.rank;
+    mp_tensor turned = {.type = MP_I8, .shape = w.shape};
     for (int d = moved; d < rank; d++) {
-        turned.shape.dim[d] = w->shape.dim[d + 1 < rank ? d + 1 : moved];
+        turned.shape.dim[d] = w.shape.dim[d + 1 < rank ? d + 1 : moved];
     }
     MP_TRY(mp_graph_add_constant(graph, name, &turned, out));
-    const int8_t *from = (const int8_t *)w->data;
+    const int8_t *from = (const int8_t *)w.data;
     int8_t *to = (int8_t *)graph->values[*out].tensor.data;
-    const int64_t rows = w->shape.dim[moved], columns = mp_shape_span(&w->shape, moved + 1, rank);
-    for (int64_t i = 0; i < mp_shape_span(&w->shape, 0, moved); i++) {
+    const int64_t rows = w.shape.dim[moved], columns = mp_shape_span(&w.shape, moved + 1, rank);
+    for (int64_t i = 0; i < mp_shape_span(&w.shape, 0, moved); i++) {
         turn(from + i * rows * columns, to + i * rows * columns, rows, columns);
     }
     return MP_OK;
@@ -116,12 +117,12 @@ mp_status mp_byte_sums(mp_graph *graph, int32_t rows, int32_t *out) {
 mp_status mp_byte_constants(mp_graph *graph, const mp_byte_parts *parts,
                             const mp_byte_result *result, int moved, int32_t in[MP_ROWS_INPUTS]) {
     const mp_quantized *by = result->has_sum ? &result->between : &parts->to; /* at first */
-    const int64_t columns = parts->columns, k = mp_shape_count(&parts->w.tensor->shape) / columns;
+    const int64_t columns = parts->columns, k = mp_shape_count(&parts->w.tensor.shape) / columns;
     const double share = by->type != MP_NONE ? 1.0 / (double)by->scale : 1.0;
     for (int i = 0; i < MP_ROWS_INPUTS; i++) {
         in[i] = MP_NO_VALUE;
     }
-    MP_TRY(mp_byte_turned(graph, "", parts->w.tensor, moved, &in[MP_ROWS_W]));
+    MP_TRY(mp_byte_turned(graph, "", &parts->w.tensor, moved, &in[MP_ROWS_W]));
     MP_TRY(add_row(graph, MP_I32, columns, &in[MP_ROWS_ADD]));
     MP_TRY(add_row(graph, MP_F32, columns, &in[MP_ROWS_SCALE]));
     const int8_t *rows = (const int8_t *)graph->values[in[MP_ROWS_W]].tensor.data;

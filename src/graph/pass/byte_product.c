@@ -61,10 +61,10 @@ static mp_status try_product(mp_graph *graph, mp_rewrites *rewrites, int32_t n) 
     bool is_turned = false;
     if (!is_product(&v, &is_turned) || !mp_dequantized(graph, v.in[A], &parts.x) ||
         !mp_dequantized_weights(graph, v.in[B], 2, is_turned ? 0 : 1, &parts.w) ||
-        !mp_byte_wanted(graph, rewrites, parts.w.tensor->shape.dim[is_turned ? 1 : 0])) {
+        !mp_byte_wanted(graph, rewrites, parts.w.tensor.shape.dim[is_turned ? 1 : 0])) {
         return MP_OK;
     }
-    parts.columns = parts.w.tensor->shape.dim[is_turned ? 0 : 1];
+    parts.columns = parts.w.tensor.shape.dim[is_turned ? 0 : 1];
     parts.bias = mp_vertex_in(&v, C);
     if (!mp_byte_parts_fit(graph, &parts) || !mp_rewrite_allowed(rewrites)) {
         return MP_OK;
@@ -90,10 +90,10 @@ static mp_status try_linear(mp_graph *graph, mp_rewrites *rewrites, int32_t n) {
         !mp_quantized_by(graph, &v, LINEAR_A_SCALE, v.in[LINEAR_A], &parts.x) ||
         !mp_quantized_by(graph, &v, LINEAR_Y_SCALE, v.out[0], &parts.to) ||
         !mp_quantized_weights_at(graph, &v, LINEAR_B, 2, 1, &parts.w) ||
-        !mp_byte_wanted(graph, rewrites, parts.w.tensor->shape.dim[0])) {
+        !mp_byte_wanted(graph, rewrites, parts.w.tensor.shape.dim[0])) {
         return MP_OK;
     }
-    parts.columns = parts.w.tensor->shape.dim[1];
+    parts.columns = parts.w.tensor.shape.dim[1];
     if (!mp_byte_parts_fit(graph, &parts) || !mp_rewrite_allowed(rewrites)) {
         return MP_OK;
     }

@@ -109,7 +109,7 @@ bool mp_quantized_weights_at(const mp_graph *graph, const mp_vertex *v, int i, i
         return false;
     }
     *out = (mp_quantized_weights){
-        .tensor = x, .scale = (const float *)scale->data, .scales = mp_shape_count(&scale->shape)};
+        .tensor = *x, .scale = (const float *)scale->data, .scales = mp_shape_count(&scale->shape)};
     return x->shape.rank == rank && mp_shape_count(&x->shape) > 0 &&
            (out->scales == 1 || out->scales == x->shape.dim[axis]);
 }

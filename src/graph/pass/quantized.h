@@ -29,7 +29,7 @@ bool mp_quantized_alike(const mp_quantized *a, const mp_quantized *b);
 /* Weights: a constant of int8 without zero points whose lines along one dimension have a scale
  * each, or all the same. */
 typedef struct mp_quantized_weights {
-    const mp_tensor *tensor;
+    mp_tensor tensor; /* the constant's */
     const float *scale;
     int64_t scales; /* 1, or one for each line */
 } mp_quantized_weights;
