@@ -198,8 +198,8 @@ static void join_within(const mp_draft *draft, value_class *classes) {
     for (int32_t i = 0; i < draft->graph->value_count; i++) {
         const mp_value *v = &draft->graph->values[i];
         if (draft->is_made[i] && mp_draft_lies_within(draft, i)) {
-            join(classes, i, v->within - 1,
-                 (size_t)v->within_first * mp_dtype_size(draft->tensors[i].type));
+            const size_t at = (size_t)v->within_first * mp_dtype_size(draft->tensors[i].type);
+            join(classes, i, find(classes, v->within - 1), place_in(classes, v->within - 1) + at);
         }
     }
 }

@@ -101,16 +101,16 @@ static void add_stray(mp_draft *draft, int32_t value) {
     draft->strays[value] = draft->has_strayed = true;
 }
 
-/* Whether what a step reads and makes has strays that were none before: what `op` does not take
- * (NULL: all). What was planned before the step lies as its tensor says. */
+/* Whether what a step reads and makes has strays: what `op` does not take (NULL: all). What was
+ * planned before the step lies as its tensor says, also what strays by now. */
 static bool add_strays(mp_draft *draft, const mp_op *op, const mp_step_ends *ends) {
     bool found = false;
     for (int i = 0; i < ends->in_count + ends->out_count; i++) {
         const bool is_in = i < ends->in_count;
         const int o = i - ends->in_count;
         const int32_t value = is_in ? ends->in[i] : ends->out[o];
-        if (value == MP_NO_VALUE || !mp_draft_lies_within(draft, value) ||
-            (is_in && draft->tensors[value].pitch == 0)) {
+        if (value == MP_NO_VALUE ||
+            (is_in ? draft->tensors[value].pitch == 0 : !mp_draft_lies_within(draft, value))) {
             continue;
         }
         if (op == NULL ||

@@ -150,6 +150,25 @@ DEVICE_TEST(graph_rows_within_one_another) {
         "y = " CONV "(all, l)" PADS "\noutput y\n");
 }
 
+/* A part of a part is read when the whole is needed no more, and something lies in its place. */
+DEVICE_TEST(graph_rows_within_one_another_for_long) {
+    run(device, 2,
+        "input x f32[?,?,?,16]\n" WEIGHTS("f32") SIZES
+        "const s f32[48,8,1,1]\nconst t f32[8,48,1,1]\n"
+        "first = " CONV "(x, w, b)\nn = Slice-13 (first, half, end, axis)\n"
+        "all = Concat-13 (first, x) axis=-1\ny = " CONV "(all, u)\nwide = " CONV "(y, s)\nz = " CONV
+        "(wide, t)\no = " CONV "(n, v)\noutput z\noutput o\n");
+}
+
+/* Both results of a cluster do not lie there after all, of which one is read by a node alone. */
+DEVICE_TEST(graph_rows_within_of_what_strays_before) {
+    run(device, 2,
+        "input x f32[?,?,?,16]\nconst w f32[16,16,1,1]\nconst k f32[16]\nconst u f32[8,32,1,1]\n"
+        "v = " CONV "(x, w)\na = Mul-14 (v, k)\nt = Tanh-13 (a)\ng = Add-14 (a, k)\n"
+        "p = com.ms.internal.nhwc.AveragePool-11 (g) kernel_shape=[2,2]\n"
+        "all = Concat-13 (t, a) axis=-1\ny = " CONV "(all, u)\noutput y\noutput p\n");
+}
+
 /* What a step behind the library's convolution makes, with a residual, too; a Relu is no step. */
 DEVICE_TEST(graph_rows_within_of_what_a_step_makes) {
     static const char *const types[] = {"f32", "f16", "bf16"};
