@@ -540,6 +540,32 @@ def test_runs_with_other_data_and_the_same_again(name):
         same(ours.run(None, {"x": x}), cpu.run(None, {"x": x}))
 
 
+ROWS_IN_A_LOOP = """
+    g (float[n] x) => (float y)
+    <int64[1] first = {0}, float start = {1}> {
+        size = Shape(x)
+        trips = Squeeze(size, first)
+        cond = Constant <value = bool {1}> ()
+        y = Loop (trips, cond, start) <
+            body = b (int64 i, bool ci, float v) => (bool co, float u) {
+                co = Identity(ci)
+                one = Gather <axis = 0> (x, i)
+                u = Add(v, one)
+            }
+        >
+    }"""
+
+
+def test_a_loop_without_rounds_whose_body_would_fail():
+    """As of a detector that finds nothing: no row can be taken out of none, but nobody does."""
+    model = parser.parse_model(HEAD + ROWS_IN_A_LOOP).SerializeToString()
+    ours = provider.session(model, provider_options={"use_tf32": "0"})
+    cpu = ort.InferenceSession(model, providers=[provider.CPU])
+    for n in (3, 0, 2, 0, 0, 0, 3):
+        x = np.arange(1, n + 1, dtype=np.float32)
+        same(ours.run(None, {"x": x}), cpu.run(None, {"x": x}))
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_random_chains(seed):
     ours, cpu = sessions(seed)
