@@ -18,10 +18,10 @@ def relative(result, expected):
     return np.linalg.norm(gap) / max(np.linalg.norm(expected), 1e-6)
 
 
-def session(model):
+def session(model, **more):
     options = provider.session_options()
     _ort_islands.ask(options)
-    return provider.session(model, provider_options={"use_tf32": "0"}, options=options)
+    return provider.session(model, provider_options={"use_tf32": "0", **more}, options=options)
 
 
 def steps(of):
@@ -52,7 +52,7 @@ def test_parts_lie_within_others(monkeypatch):
         feed = {"given": image_nets.values(1, random_images.CHANNELS, *random_images.SIZES[0])}
         found = []
         for seed in SEEDS[:20]:
-            ours = session(random_images.Net(seed).model(np.float16))
+            ours = session(random_images.Net(seed).model(np.float16), fusion="1")
             ours.run(None, feed)
             found += steps(ours)
         counts.append(sum(found.count(op) for op in ("Concat", "Split", "Slice")))
