@@ -243,6 +243,12 @@ static bool broadcasts(const mp_vertex *v) {
     return mp_vertex_is_any(v, names, MP_COUNT_OF(names));
 }
 
+bool mp_vertex_is_of_pixels(const mp_vertex *v, const mp_shape *w) {
+    return w->rank >= 3 && mp_shape_span(w, 2, w->rank) == 1 &&
+           mp_node_int(&v->node, "group", 1) == 1 && mp_node_ints_are(&v->node, "pads", 0) &&
+           mp_node_ints_are(&v->node, "strides", 1);
+}
+
 bool mp_vertex_keeps_shape(const mp_vertex *v) {
     static const char *const names[] = {"Abs",
                                         "Affine",

@@ -22,6 +22,10 @@ bool mp_vertex_is_any(const mp_vertex *v, const char *const *names, size_t count
 /* Whether its first output has the shape of its first input, whatever the others are. */
 bool mp_vertex_keeps_shape(const mp_vertex *v);
 
+/* Whether a convolution by weights of shape `w` makes each pixel of one, so that it is a product.
+ */
+bool mp_vertex_is_of_pixels(const mp_vertex *v, const mp_shape *w);
+
 /* In which order a Transpose puts dimensions, if it says so, and has each of them once; or NULL. */
 const mp_attr *mp_vertex_perm(const mp_vertex *v);
 

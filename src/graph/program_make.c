@@ -57,9 +57,7 @@ static mp_status try_make(const beginning *from, bool *strays, bool *again, mp_p
         status = plan(&draft);
     }
     mp_draft_close(&draft);
-    /* What failed may have done so for want of what strayed. */
-    *again = draft.has_strayed && status != MP_OUT_OF_MEMORY;
-    status = *again ? MP_OK : status;
+    *again = status == MP_OK && draft.has_strayed;
     *out = draft.program;
     if (status != MP_OK || draft.gives_up || draft.has_strayed) {
         mp_program_release(draft.program);

@@ -34,16 +34,27 @@ def made(kind, channels, nodes, floats, others):
                               {**constants, **others})
 
 
-def check(kind, channels, net, sizes, far):
-    """Runs it for images of each of `sizes`; the steps of its one island, by operator, for the first of them."""
+def session(model, **more):
+    """A session without TF32 that can be asked about its islands."""
     options = provider.session_options()
     _ort_islands.ask(options)
-    ours = provider.session(made(kind, channels, *net), provider_options={"use_tf32": "0"}, options=options)
+    return provider.session(model, provider_options={"use_tf32": "0", **more}, options=options)
+
+
+def islands_steps(of):
+    """The steps of each island's first program, by operator."""
+    return [[step["op"] for step in island["programs"][0]["steps"]]
+            for island in _ort_islands.islands_of(of)["islands"]]
+
+
+def check(kind, channels, net, sizes, far):
+    """Runs it for images of each of `sizes`; the steps of its one island, by operator, for the first of them."""
+    ours = session(made(kind, channels, *net))
     whole = ort.InferenceSession(made(np.float32, channels, *net), op_model.cpu_options(), [provider.CPU])
     for height, width in sizes:
         feed = {"given": values(1, channels, height, width).astype(np.float16).astype(np.float32)}
         expected = whole.run(None, feed)[0]
         for _ in range(ROUNDS):
             np.testing.assert_allclose(ours.run(None, feed)[0], expected, rtol=far, atol=far, strict=True)
-    (island,) = _ort_islands.islands_of(ours)["islands"]
-    return [step["op"] for step in island["programs"][0]["steps"]]
+    (steps,) = islands_steps(ours)
+    return steps

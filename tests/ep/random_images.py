@@ -59,9 +59,10 @@ class Net:
     def fresh(self):
         return f"v{len(self.nodes)}"
 
-    def constant(self, value):
+    def constant(self, value, is_float=False):
+        """In the type that the network is computed in, but for integers and what is float32 in any case."""
         name = f"c{len(self.floats) + len(self.others)}"
-        (self.others if value.dtype == np.int64 else self.floats)[name] = value
+        (self.others if is_float or value.dtype == np.int64 else self.floats)[name] = value
         return name
 
     def add(self, op, images, channels=None, level=None, constants=(), **attributes):
@@ -72,13 +73,10 @@ class Net:
         self.images.append(Image(name, channels or images[0].channels, images[0].level if level is None else level))
         return self.images[-1]
 
-    def scale(self, image, behind):
-        return self.add("Mul", [image, behind])
-
     def activate(self, image):
         kind = self.any(*ACTIVATIONS)
         if kind == "Silu":
-            return self.scale(image, self.add("Sigmoid", [image]))
+            return self.add("Mul", [image, self.add("Sigmoid", [image])])
         return self.add(kind, [image]) if kind else image
 
     def conv(self, image, out, size, groups=1, stride=1):
@@ -116,9 +114,14 @@ class Net:
     def join(self):
         first = self.image()
         others = [self.image(first) for _ in range(int(self.random.integers(1, 4)))]
-        channels = sum(image.channels for image in [first, *others])
-        if channels <= 128:
-            self.add("Concat", [first, *others], channels, axis=1)
+        self.put_together([first, *others])
+
+    def put_together(self, images, most=128):
+        """Whether there is room for it."""
+        channels = sum(image.channels for image in images)
+        if channels <= most:
+            self.add("Concat", images, channels, axis=1)
+        return channels <= most
 
     # ---- nodes that others read but once ----
 
@@ -138,8 +141,7 @@ class Net:
         made = [other for other in self.images[begin:] if other.level == level][-4:]
         if self.any(True, False):
             made.append(self.image(made[0]))
-        if sum(other.channels for other in made) <= 256:
-            self.add("Concat", made, sum(other.channels for other in made), axis=1)
+        if self.put_together(made, 256):
             self.forget(begin)
 
     def follow(self, image):
@@ -160,7 +162,7 @@ class Net:
         beside = [part for part in parts if part.level == last.level]
         if self.any(True, False) and beside:
             beside.pop()
-        self.add("Concat", [*beside, last], sum(part.channels for part in [*beside, last]), axis=1)
+        self.put_together([*beside, last], 256)
         self.forget(begin)
 
     def split(self):
@@ -186,13 +188,8 @@ class Net:
     def larger(self):
         image = self.image()
         if image.level > 0:
-            factors = self.constant(np.array([1, 1, 2, 2], np.float32))
-            self.add("Resize", [image], level=image.level - 1, constants=["", self.other(factors)], mode="nearest")
-
-    def other(self, name):
-        """A constant that is float32, whatever the network is computed in."""
-        self.others[name] = self.floats.pop(name)
-        return name
+            factors = self.constant(np.array([1, 1, 2, 2], np.float32), is_float=True)
+            self.add("Resize", [image], level=image.level - 1, constants=["", factors], mode="nearest")
 
     def sum(self):
         image = self.image()
@@ -206,7 +203,7 @@ class Net:
     def gated(self):
         image = self.image()
         gate = self.add("Sigmoid", [self.add("GlobalAveragePool", [image])])
-        self.scale(image, gate)
+        self.add("Mul", [image, gate])
         self.images = [kept for kept in self.images if kept.name not in (gate.name, self.images[-3].name)]
 
     def activated(self):

@@ -160,13 +160,15 @@ DEVICE_TEST(graph_rows_within_one_another_for_long) {
         "(wide, t)\no = " CONV "(n, v)\noutput z\noutput o\n");
 }
 
-/* Both results of a cluster do not lie there after all, of which one is read by a node alone. */
+/* `l` turns out not to lie in `all` while it is planned, and a node alone reads it in the same go.
+ */
 DEVICE_TEST(graph_rows_within_of_what_strays_before) {
-    run(device, 2,
-        "input x f32[?,?,?,16]\nconst w f32[16,16,1,1]\nconst k f32[16]\nconst u f32[8,32,1,1]\n"
-        "v = " CONV "(x, w)\na = Mul-14 (v, k)\nt = Tanh-13 (a)\ng = Add-14 (a, k)\n"
-        "p = com.ms.internal.nhwc.AveragePool-11 (g) kernel_shape=[2,2]\n"
-        "all = Concat-13 (t, a) axis=-1\ny = " CONV "(all, u)\noutput y\noutput p\n");
+    run(device, 4,
+        "input x f16[?,?,?,16]\nconst w f16[16,16,1,1]\nconst k f16[16]\nconst u f16[8,64,1,1]\n"
+        "const v f16[16,16,3,3]\na = " CONV "(x, w)\nt = Tanh-13 (a)\nm = Mul-14 (x, k)\n"
+        "s = Add-14 (m, t)\nr = Add-14 (s, t)\nz = " CONV "(r, v)" PADS "\nl = Add-14 (x, k)\n"
+        "o = Add-14 (l, s)\nall = Concat-13 (m, a, t, l) axis=-1\ny = " CONV "(all, u)\n"
+        "output y\noutput z\noutput o\n");
 }
 
 /* What a step behind the library's convolution makes, with a residual, too; a Relu is no step. */

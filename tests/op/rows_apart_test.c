@@ -93,11 +93,8 @@ static void compare(mp_device *device, const op_case *dense, uint32_t apart) {
 /* ---- convolutions ---- */
 
 enum { X, W, BIAS, RESIDUAL, INPUTS };
-typedef enum addition {
-    NO_SUM,
-    SUM,
-    SUM_BEHIND
-} addition; /* with a residual, behind the activation */
+/* Of a residual: in front of the activation, or behind it. */
+typedef enum addition { NO_SUM, SUM, SUM_BEHIND } addition;
 
 /* Of [2, 5, 4, 32] to 16 channels, or of 16 each by itself. */
 static void compare_form(mp_device *device, mp_dtype type, int64_t side, bool depthwise,

@@ -568,6 +568,9 @@ TEST(cuda_conv_refuses) {
     c.groups = 1;
     c.type = MP_I8;
     CHECK_FAILS(device->ops->conv_prepare(device, &c, &math, &whole), UNSUPPORTED, "int8");
+    c.type = MP_F16;
+    c.y_pitch = 32;
+    CHECK_FAILS(device->ops->conv_prepare(device, &c, &math, &whole), UNSUPPORTED, "lie apart");
 }
 
 /* A convolution inside a captured graph, after one run to warm up. */

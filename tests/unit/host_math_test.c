@@ -656,5 +656,8 @@ TEST(the_emulated_device_refuses_wrong_sizes) {
     CHECK_FAILS(device->ops->conv_prepare(device, &c, &math, &whole), INVALID_ARGUMENT, "2 groups");
     c.groups = 1;
     CHECK_FAILS(device->ops->conv_prepare(device, &c, &math, &whole), INVALID_ARGUMENT, "output 0");
+    c.out[0] = c.out[1] = 1;
+    c.x_pitch = 64;
+    CHECK_FAILS(device->ops->conv_prepare(device, &c, &math, &whole), UNSUPPORTED, "lie apart");
     CHECK_EQ_INT(mp__host_device_destroy(device), 0);
 }

@@ -27,20 +27,18 @@ typedef struct match {
 
 /* Constants with their bytes, of a type whose channels come last on a GPU. */
 static bool is_of_pixels(const mp_graph *graph, const mp_vertex *v) {
-    if (!mp_vertex_is(v, "Conv") || v->in_count > BIAS + 1 ||
-        mp_node_int(&v->node, "group", 1) != 1) {
+    if (!mp_vertex_is(v, "Conv") || v->in_count > BIAS + 1) {
         return false;
     }
     const mp_tensor *w = mp_graph_constant(graph, v->in[W]);
     const int32_t bias = mp_vertex_in(v, BIAS);
     const mp_tensor *b = bias != MP_NO_VALUE ? mp_graph_constant(graph, bias) : NULL;
-    return w != NULL && w->data != 0 && w->shape.rank >= 3 &&
-           mp_shape_span(&w->shape, 2, w->shape.rank) == 1 &&
+    return w != NULL && w->data != 0 && mp_vertex_is_of_pixels(v, &w->shape) &&
            (bias == MP_NO_VALUE || (b != NULL && b->data != 0 && b->shape.rank == 1 &&
                                     b->shape.dim[0] == w->shape.dim[0])) &&
            (w->type == MP_F16 || w->type == MP_BF16 ||
             (w->type == MP_F32 && v->node.options.tf32)) &&
-           mp_node_ints_are(&v->node, "pads", 0) && !mp_graph_is_output(graph, v->out[0]);
+           !mp_graph_is_output(graph, v->out[0]);
 }
 
 /* Notes a part that only an addition reads. */

@@ -29,13 +29,12 @@ static bool is_of_pixels(const mp_graph *graph, const mp_vertex *v, bool forced)
     const mp_tensor *w = mp_vertex_is(v, "Conv") ? mp_graph_constant(graph, v->in[W]) : NULL;
     const int32_t bias = w != NULL ? mp_vertex_in(v, BIAS) : MP_NO_VALUE;
     const mp_tensor *b = bias != MP_NO_VALUE ? mp_graph_constant(graph, bias) : NULL;
-    return w != NULL && w->data != 0 && w->shape.rank >= 3 &&
-           mp_shape_span(&w->shape, 2, w->shape.rank) == 1 && w->shape.dim[0] >= WIDTH_MIN &&
-           w->shape.dim[1] >= WIDTH_MIN && (forced || is_fast(v, w)) &&
+    return w != NULL && w->data != 0 && mp_vertex_is_of_pixels(v, &w->shape) &&
+           w->shape.dim[0] >= WIDTH_MIN && w->shape.dim[1] >= WIDTH_MIN &&
+           (forced || is_fast(v, w)) &&
            (bias == MP_NO_VALUE || (b != NULL && b->data != 0 && b->shape.rank == 1 &&
                                     b->shape.dim[0] == w->shape.dim[0])) &&
-           v->node.attr_count < ATTRS_MAX && mp_node_int(&v->node, "group", 1) == 1 &&
-           mp_node_ints_are(&v->node, "pads", 0) && mp_node_ints_are(&v->node, "strides", 1) &&
+           v->node.attr_count < ATTRS_MAX &&
            strcmp(mp_node_string(&v->node, "auto_pad", "NOTSET"), "NOTSET") == 0;
 }
 

@@ -43,13 +43,6 @@ static bool is_conv(const mp_vertex *v) {
            (strcmp(op->domain, MP_NHWC_DOMAIN) == 0 || strcmp(op->domain, MP_OWN_NHWC_DOMAIN) == 0);
 }
 
-/* Each pixel is a row of one product. */
-static bool is_of_pixels(const mp_vertex *v, const mp_shape *w) {
-    return mp_shape_span(w, 2, w->rank) == 1 && w->dim[1] >= CHANNELS_MIN &&
-           mp_node_int(&v->node, "group", 1) == 1 && mp_node_ints_are(&v->node, "pads", 0) &&
-           mp_node_ints_are(&v->node, "strides", 1);
-}
-
 static bool is_of_channels(const mp_vertex *v, const mp_shape *w) {
     return w->rank == 4 && w->dim[1] == 1 && w->dim[0] >= CHANNELS_MIN &&
            mp_node_int(&v->node, "group", 1) == w->dim[0];
@@ -60,15 +53,20 @@ static bool is_of_channels(const mp_vertex *v, const mp_shape *w) {
 static bool is_own_conv(const mp_graph *graph, const mp_vertex *v) {
     const mp_tensor *w = is_conv(v) ? mp_graph_constant(graph, mp_vertex_in(v, W)) : NULL;
     return w != NULL && w->shape.rank >= 3 && mp_vertex_in(v, RESIDUAL) == MP_NO_VALUE &&
-           (is_of_pixels(v, &w->shape) || is_of_channels(v, &w->shape));
+           ((mp_vertex_is_of_pixels(v, &w->shape) && w->shape.dim[1] >= CHANNELS_MIN) ||
+            is_of_channels(v, &w->shape));
 }
 
 /* Whether a step of ours computes the activation behind a library's convolution, and so may write
- * anywhere: cuDNN has Silu and some more, but is slower with them. */
+ * anywhere. cuDNN has these, and Silu, with which it is slower than without. */
 static bool has_own_step(const mp_vertex *v) {
+    static const char *const others[] = {"", "Relu", "LeakyRelu", "Clip", "Sigmoid", "Gelu"};
     const char *name = is_conv(v) ? mp_node_string(&v->node, "activation", "") : "";
-    return name[0] != '\0' && strcmp(name, "Relu") != 0 && strcmp(name, "LeakyRelu") != 0 &&
-           strcmp(name, "Clip") != 0;
+    bool is_own = true;
+    for (size_t i = 0; i < MP_COUNT_OF(others); i++) {
+        is_own = is_own && strcmp(name, others[i]) != 0;
+    }
+    return is_own;
 }
 
 static bool is_pool(const mp_vertex *v) {

@@ -297,7 +297,7 @@ static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
         return mp_conv_columns_steps(p, conv, operands);
     }
     mp_status status = prepare(p, conv, &math);
-    if (status == MP_UNSUPPORTED && !mp_conv_is_apart(conv)) {
+    if (status == MP_UNSUPPORTED) {
         return plan_channels_first(p, conv, out, operands);
     }
     MP_TRY(status);
