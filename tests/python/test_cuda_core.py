@@ -5,14 +5,18 @@ cuda.core makes no buffer without a driver, so its Buffer and Stream are stood i
 real ones.
 """
 
+import gc
 import subprocess
 import sys
+import weakref
+from types import SimpleNamespace
 
 import millpond
 import pytest
 
 pytest.importorskip("cuda.core", reason="cuda-core is not installed")
 from millpond import cuda_core  # noqa: E402
+from millpond._core_streams import Streams  # noqa: E402
 from millpond.cuda_core import PoolMemoryResource  # noqa: E402
 
 
@@ -20,6 +24,12 @@ class Stream:
     def __init__(self, handle):
         self.handle = handle
         self.syncs = 0
+        self.work = SimpleNamespace(is_done=True)
+
+    def record(self):
+        if self.handle is None:
+            raise RuntimeError("Stream has been closed")
+        return self.work
 
     @staticmethod
     def from_handle(handle):
@@ -61,7 +71,7 @@ class Core:
 class Recorder:
     """A pool that notes what it is asked for."""
 
-    memory, is_emulated, ordinal = "device", False, 3
+    memory, is_emulated, ordinal, closed = "device", False, 3, False
 
     def __init__(self):
         self.calls = []
@@ -80,6 +90,7 @@ def forgets(request, monkeypatch):
     forgets = request.param == "forgets"
     monkeypatch.setattr(cuda_core, "_core", Core(forgets))
     monkeypatch.setattr(cuda_core, "_KNOWS_STREAM", not forgets)
+    monkeypatch.setattr(cuda_core, "streams", Streams())
     return forgets
 
 
@@ -97,7 +108,8 @@ def test_a_collected_buffer_is_freed_in_the_order_of_its_stream(forgets, pool, w
 
 
 def test_close_names_the_stream(forgets, pool):
-    PoolMemoryResource(pool).allocate(100, stream=Stream(0x5000)).close(Stream(0x6000))
+    first = Stream(0x5000)
+    PoolMemoryResource(pool).allocate(100, stream=first).close(Stream(0x6000))
     assert pool.calls[1:] == [("free_address", 0x1000, 0x6000)]
 
 
@@ -114,6 +126,54 @@ def test_no_stream_is_the_default_one(forgets, pool, monkeypatch, value, handle)
     resource.allocate(100)
     resource.deallocate(0x1000, 100)
     assert pool.calls == [("alloc", 100, handle), ("free_address", 0x1000)]
+
+
+def ends(pool):
+    return [handle for name, *given in pool.calls if name == "stream_gone" for handle in given]
+
+
+def test_a_pool_hears_of_a_stream_s_end_before_it_is_destroyed(forgets, pool):
+    resource, stream = PoolMemoryResource(pool), Stream(0x5000)
+    told = []
+    weakref.finalize(stream, lambda: told.extend(ends(pool)))
+    resource.allocate(100, stream=stream).close(stream)
+    resource.allocate(100, stream=Stream(0x6000)).close()
+    assert ends(pool) == []  # the program has it
+    del stream
+    gc.collect()
+    resource.allocate(100, stream=Stream(0x7000)).close()
+    assert told[:1] == [0x5000] and ends(pool) == [0x5000, 0x6000]
+
+
+def test_a_stream_with_work_left_is_kept(forgets, pool):
+    resource, stream = PoolMemoryResource(pool), Stream(0x5000)
+    work = stream.work
+    work.is_done = False
+    resource.allocate(100, stream=Stream(0x6000)).close(stream)
+    del stream
+    resource.allocate(100, stream=Stream(0x7000)).close()
+    assert 0x5000 not in ends(pool)
+    work.is_done = True
+    resource.allocate(100, stream=Stream(0x8000)).close()
+    assert 0x5000 in ends(pool)
+
+
+def test_every_pool_of_a_stream_hears_of_its_end(forgets, pool):
+    other = Recorder()
+    for one in (pool, other, pool):
+        PoolMemoryResource(one).allocate(100, stream=Stream(0x5000)).close()
+    PoolMemoryResource(pool).allocate(100, stream=Stream(0x6000)).close()
+    assert ends(pool) == ends(other) == [0x5000]
+
+
+def test_a_closed_stream_s_handle_may_be_that_of_a_new_one(forgets, pool):
+    resource, old = PoolMemoryResource(pool), Stream(0x5000)
+    resource.allocate(100, stream=old).close(old)
+    old.handle = None
+    resource.allocate(100, stream=Stream(0x5000)).close()
+    assert ends(pool) == []
+    resource.allocate(100, stream=Stream(0x6000)).close()
+    assert ends(pool) == [0x5000]
 
 
 def test_other_libraries_streams(forgets, pool):

@@ -9,6 +9,7 @@ import pytest
 
 core = pytest.importorskip("cuda.core", reason="cuda-core is not installed")
 binding = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed")
+from millpond import cuda_core  # noqa: E402
 from millpond.cuda_core import PoolMemoryResource  # noqa: E402
 
 if not hasattr(core, "MemoryResource"):
@@ -109,6 +110,21 @@ def test_closed_on_another_stream(device, pool):
         assert content(new, first) == {99} and lent(pool, address) in (None, lent(pool, int(new.handle)))
         new.close(first)
     synchronize()
+
+
+def test_streams_may_be_collected(device, pool):
+    """The pool waits for the work of streams that nobody refers to any more."""
+    for turn in range(200):
+        first, second = device.create_stream(), device.create_stream()
+        buffer = device.allocate(8 * MIB, stream=first)
+        fill(buffer, turn, first)
+        second.wait(first)
+        buffer.close(second)
+        del first, second
+        gc.collect(0)
+    synchronize()
+    kept = len(cuda_core.streams._held)
+    assert kept < 20, kept
 
 
 def test_exhaustion(device, pool):

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._core import OutOfMemoryError, Pool
+from ._core_streams import streams
 
 try:
     import cuda.core as _core
@@ -107,6 +108,8 @@ class PoolMemoryResource(_MemoryResource):
         """
         stream = _plain(stream)
         handle = _handle_of(stream)
+        if not self._is_pinned:
+            self._keep(stream, handle)
         try:
             address = self._lend(size, handle) if size else 0
         except OutOfMemoryError as error:
@@ -146,6 +149,10 @@ class PoolMemoryResource(_MemoryResource):
     def __repr__(self) -> str:
         return f"<PoolMemoryResource of {self.pool!r}>"
 
+    def _keep(self, stream: Any, handle: int) -> None:
+        if isinstance(stream, _core.Stream):
+            streams.keep(stream, handle, self.pool)
+
     def _lend(self, size: int, handle: int) -> int:
         return self.pool.alloc_address(size, None if self._is_pinned else handle)
 
@@ -158,6 +165,7 @@ class PoolMemoryResource(_MemoryResource):
             self.pool.free_address(address)
             return
         handle = _handle_of(stream)
+        self._keep(stream, handle)
         if handle <= _PER_THREAD and (not _KNOWS_STREAM or handle == _PER_THREAD):
             # Perhaps only a stand-in for the stream of the allocation: wait for that and for this one.
             self.pool.record_use(address, handle)
