@@ -21,6 +21,10 @@ inline uint32_t __cvta_generic_to_shared(const void *place) {
     return (uint32_t)((const unsigned char *)place - (const unsigned char *)k_shared_bytes());
 }
 
+/* Registers that groups give each other: lanes here have what they need. */
+#define K_GROUP_LEAVE(count)
+#define K_GROUP_TAKE(count)
+
 inline int32_t k_group_number() {
     return (int32_t)threadIdx.x / 128;
 }

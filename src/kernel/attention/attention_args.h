@@ -61,16 +61,17 @@ enum {
     (((rows) + 2 * K_GROUP_AHEAD * K_GROUP_KEYS) * ((head) < 64 ? 64 : (head)) * 2 + \
      (rows)*K_DIRECT_ROW_BYTES + ((masked) ? K_GROUP_AHEAD * K_GROUP_MASKS(rows) : 0))
 
-/* attention_turns, whose blocks have groups of 64 rows and a warp that copies keys and one for
- * values: a multiprocessor has one block. */
+/* attention_turns, whose blocks have groups of 64 rows and one of which a warp copies keys and one
+ * values: a multiprocessor has one block. Four groups find the registers that they need for short
+ * heads, as those who copy leave them theirs. */
 enum {
-    K_TURNS_GROUPS = 3,
     K_TURNS_COPIERS = 64, /* lanes */
-    K_TURNS_LANES = K_TURNS_GROUPS * 128 + K_TURNS_COPIERS,
     K_TURNS_STAGES = 8,
     K_TURNS_ROWS = 64, /* of a tile */
     K_TURNS_BYTES = K_TURNS_STAGES * (2 * K_GROUP_KEYS * 128 + 2 * 8)
 };
+#define K_TURNS_GROUPS(head) ((head) < 64 ? 4 : 3)
+#define K_TURNS_LANES(head)  ((K_TURNS_GROUPS(head) + 1) * 128)
 
 typedef enum k_mask_kind {
     K_MASK_NONE,

@@ -2,17 +2,17 @@
  * 48 or 64 elements and rows for the whole GPU.
  *
  * Products of such heads take as long as the powers of their scores, so one must go on beside the
- * other all the time. Three groups of a block have 64 rows each and take turns: one asks for its
+ * other all the time. Groups of a block have 64 rows each and take turns: one asks for its
  * products, those with a step's keys and those of the last step's weights with their values, and
  * lets the next one ask while it makes weights. Two warps beside them, for keys and for values,
  * copy and do nothing else: a lane that copied and made what came visible to products would wait
  * for all of its copies. Stages of the ring have gates (stage_gate.h), a full one and an empty one,
  * so groups may be some stages apart.
  *
- * The rows of all key heads are cut into tiles of 64, and a block has three neighbours. Where these
- * are of several key heads, there are several streams of keys: for each step a stage of each stream
- * follows, and groups let those pass that are not theirs. So as many tiles as three times the
- * multiprocessors take one round, whatever the rows of a head. Blocks stay for further tiles, whose
+ * The rows of all key heads are cut into tiles of 64, and a block has neighbours. Where these are
+ * of several key heads, there are several streams of keys: for each step a stage of each stream
+ * follows, and groups let those pass that are not theirs. So as many tiles as all blocks have
+ * groups take one round, whatever the rows of a head. Blocks stay for further tiles, whose
  * keys come while the last ones are still worked on.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention_args.h"
@@ -33,13 +33,14 @@
 #include "kernel/core/stage_gate.h"
 
 enum {
-    T_GROUPS = K_TURNS_GROUPS,
+    T_GROUPS = K_TURNS_GROUPS(K_HEAD),
     T_STAGES = K_TURNS_STAGES,
     T_STAGE = 2 * G_TILE,
     T_COPIERS = K_TURNS_COPIERS,
     T_ACROSS = G_LINE / G_PIECE, /* pieces of a row */
     T_COPIED = LANES / T_ACROSS, /* rows that a warp copies at once */
-    T_TURN = 1                   /* places to meet, one for each group */
+    T_TURN = 1,                  /* places to meet, one for each group */
+    T_LENDS = T_GROUPS > 3       /* whether copiers leave groups their registers */
 };
 static_assert((T_STAGES & (T_STAGES - 1)) == 0, "a stage's number is the end of a count");
 static_assert(T_STAGES >= 2 * T_GROUPS, "a group holds a stage while a step of all streams passes");
@@ -53,7 +54,7 @@ typedef struct t_place {
     uint64_t *full, *empty;
 } t_place;
 
-/* Three tiles that a block has at a time, from `first` to `last`. */
+/* Tiles that a block has at a time, from `first` to `last`. */
 typedef struct t_share {
     uint32_t first, last;
     uint32_t unit; /* key head of the first one */
@@ -144,9 +145,9 @@ K_FN void t_fill(const t_place *at, const t_side *side, uint32_t unit, int32_t d
         }
         return;
     }
-    K_UNROLL for (int32_t r = 0; r < KEYS; r += T_COPIED) {
+    K_ONE_COPY for (int32_t r = 0; r < KEYS; r += T_COPIED) {
         const int is = first + r < length;
-        k_copy_begin(side->to[r / T_COPIED % 2] + stage * T_STAGE + r * G_LINE,
+        k_copy_begin((r & T_COPIED ? side->to[1] : side->to[0]) + stage * T_STAGE + r * G_LINE,
                      is ? from : side->from, is ? G_PIECE : 0);
         from += T_COPIED * side->stride[2];
     }
@@ -372,7 +373,7 @@ K_FN void t_attend(const t_place *at, int32_t group) {
 
 #endif
 
-K_BLOCK_KERNEL_LATE_OF(K_TURNS_LANES, 1, mp_attention_args, args) {
+K_BLOCK_KERNEL_LATE_OF(K_TURNS_LANES(K_HEAD), 1, mp_attention_args, args) {
 #if K_GROUP_MATRIX
     K_SHARED(uint8_t, shared);
     const uint32_t begin = (uint32_t)__cvta_generic_to_shared(shared);
@@ -390,8 +391,16 @@ K_BLOCK_KERNEL_LATE_OF(K_TURNS_LANES, 1, mp_attention_args, args) {
     __syncthreads();
     k_wait();
     if (group == T_GROUPS) {
-        t_copy(&at, (int32_t)threadIdx.x / LANES % 2);
+        if (T_LENDS) {
+            K_GROUP_LEAVE(32);
+        }
+        if (threadIdx.x % G_GROUP < T_COPIERS) {
+            t_copy(&at, (int32_t)threadIdx.x / LANES % 2);
+        }
     } else {
+        if (T_LENDS) {
+            K_GROUP_TAKE(112);
+        }
         t_attend(&at, group);
     }
 #else

@@ -19,7 +19,7 @@
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define K_GROUP_MATRIX 0
 #else
-#define K_GROUP_MATRIX 1
+#define K_GROUP_MATRIX       1
 
 /* What the group's warps have in common, so that the compiler knows. */
 K_FN int32_t k_group_number(void) {
@@ -83,6 +83,12 @@ K_FN void k_group_hold(uint32_t value) {
         value++;
     }
 }
+
+/* Of the registers that lanes of the group have, all but `count` become free for the block's other
+ * groups; and one waits until its lanes have `count`. Constants, multiples of 8, of kernels whose
+ * lanes and blocks are bounded; the compiler keeps to them behind. */
+#define K_GROUP_LEAVE(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count))
+#define K_GROUP_TAKE(count)  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count))
 
 /* Waits for all products of the group. */
 K_FN void k_group_end(void) {

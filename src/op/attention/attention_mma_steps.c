@@ -322,36 +322,38 @@ mp_status mp_plan_attention_group_blocks(mp_planner *p, const mp_attention *a) {
                       (int32_t)a->rule.group);
 }
 
-/* Whether groups of attention_turns.cu take the rows, and are sooner. A block has three tiles at a
- * time, so the last round may leave more of the GPU idle than pairs of groups do. */
+/* Whether groups of attention_turns.cu take the rows, and are sooner. A block has several tiles at
+ * a time, so the last round may leave more of the GPU idle than pairs of groups do. */
 static bool takes_turns(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const int64_t processors = MP_MAX(p->device->info.multiprocessors, 1);
     const int64_t tiles = group_blocks(rule, K_TURNS_ROWS);
-    const int64_t rounds = MP_CEIL_DIV(tiles, K_TURNS_GROUPS * processors);
+    const int64_t groups = K_TURNS_GROUPS(group_head(a));
+    const int64_t rounds = MP_CEIL_DIV(tiles, groups * processors);
     const int64_t pairs = MP_CEIL_DIV(group_blocks(rule, 2 * GROUP_ROWS), processors);
     if (!can_group(p, a) || group_head(a) > TURNS_HEAD_MAX || has_masks(rule) || rule->causal ||
         rule->window > 0) {
         return false;
     }
     return rule->keys >= TURNS_KEYS_MIN && 2 * tiles >= 3 * processors &&
-           (!is_pair(p, rule, group_head(a)) ||
-            TURNS_QUARTERS * K_TURNS_GROUPS * rounds <= 4 * 2 * pairs);
+           (!is_pair(p, rule, group_head(a)) || TURNS_QUARTERS * groups * rounds <= 4 * 2 * pairs);
 }
 
 static mp_status plan_turns(mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const int64_t processors = MP_MAX(p->device->info.multiprocessors, 1);
-    const int64_t blocks = MP_CEIL_DIV(group_blocks(rule, K_TURNS_ROWS), K_TURNS_GROUPS);
+    const int32_t head = group_head(a);
+    const int64_t blocks =
+        MP_CEIL_DIV(group_blocks(rule, K_TURNS_ROWS), (int64_t)K_TURNS_GROUPS(head));
     mp_attention_args args = mp_attention_args_of(p, a);
     args.tile_rows = K_TURNS_ROWS;
     args.tile_keys = K_GROUP_KEYS;
     args.round = INT32_MAX; /* tiles are taken in their order */
-    mp_grid grid = mma_grid(p, rule, K_TURNS_LANES / 32, K_TURNS_BYTES + K_GROUP_ALIGN - 1, &args);
+    mp_grid grid =
+        mma_grid(p, rule, K_TURNS_LANES(head) / 32, K_TURNS_BYTES + K_GROUP_ALIGN - 1, &args);
     grid.blocks = (uint32_t)MP_MIN(blocks, processors);
     const mp_kernel *kernel = NULL;
-    MP_TRY(
-        mp_plan_kernel(p, &kernel, "attention_turns_%d_%s", group_head(a), mp_dtype_word(a->type)));
+    MP_TRY(mp_plan_kernel(p, &kernel, "attention_turns_%d_%s", head, mp_dtype_word(a->type)));
     return mp_attention_launch(p, a, kernel, grid, &args, MP_NOWHERE);
 }
 
