@@ -183,3 +183,22 @@ TEST(graph_pass_find_activation_by_erfc) {
     LEFT_ALONE(NULL, GELU("Abs-13", "Sub-14 (one, e)"));
 #undef GELU
 }
+
+TEST(graph_pass_same_view) {
+    check(
+        NULL,
+        "input x f32[?,8,1,1]\nconst axes i64[2] = 2 3\nconst image i64[4] = -1 8 1 1\n"
+        "s = Squeeze-13 (x, axes)\nr = Reshape-14 (s, image)\ny = Relu-14 (r) \"gate\"\noutput y\n",
+        "input x f32[?,8,1,1]\ny = Relu-14 (x) \"gate\"\noutput y\n", 1);
+    check(NULL,
+          "input x f32[2,3]\nconst list i64[2] = -1 3\nr = Reshape-14 (x, list)\ny = Relu-14 (r)\n"
+          "output y\n",
+          "input x f32[2,3]\ny = Relu-14 (x)\noutput y\n", 1);
+    /* other dimensions, two that are not known, and what the graph gives */
+    LEFT_ALONE(NULL, "input x f32[?,8,1,1]\nconst image i64[4] = -1 1 8 1\n"
+                     "r = Reshape-14 (x, image)\ny = Relu-14 (r)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[?,?]\nconst list i64[2] = -1 0\n"
+                     "r = Reshape-14 (x, list)\ny = Relu-14 (r)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[2,3]\nconst list i64[2] = -1 3\ny = Reshape-14 (x, list)\n"
+                     "output y\n");
+}
