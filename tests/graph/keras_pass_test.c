@@ -194,7 +194,9 @@ TEST(graph_pass_same_view) {
           "input x f32[2,3]\nconst list i64[2] = -1 3\nr = Reshape-14 (x, list)\ny = Relu-14 (r)\n"
           "output y\n",
           "input x f32[2,3]\ny = Relu-14 (x)\noutput y\n", 1);
-    /* other dimensions, two that are not known, and what the graph gives */
+    /* other dimensions, more of them, two that are not known, and what the graph gives */
+    LEFT_ALONE(NULL, "input x f32[8]\nconst image i64[4] = 1 8 1 1\n"
+                     "r = Reshape-14 (x, image)\ny = Relu-14 (r)\noutput y\n");
     LEFT_ALONE(NULL, "input x f32[?,8,1,1]\nconst image i64[4] = -1 1 8 1\n"
                      "r = Reshape-14 (x, image)\ny = Relu-14 (r)\noutput y\n");
     LEFT_ALONE(NULL, "input x f32[?,?]\nconst list i64[2] = -1 0\n"

@@ -20,7 +20,10 @@ static bool is_view(const mp_vertex *v) {
 static bool have_same_dims(const mp_graph *graph, int32_t a, int32_t b) {
     const int rank = mp_graph_rank(graph, a);
     int same = 0, numbers = 0;
-    for (int d = 0; d < rank && rank == mp_graph_rank(graph, b); d++) {
+    if (rank < 1 || rank != mp_graph_rank(graph, b)) {
+        return false;
+    }
+    for (int d = 0; d < rank; d++) {
         const bool is = mp_graph_same_dim(graph, a, d, b, d);
         const int64_t of_a = mp_graph_dim(graph, a, d), of_b = mp_graph_dim(graph, b, d);
         if (!is && of_a >= 0 && of_b >= 0) {
@@ -29,7 +32,7 @@ static bool have_same_dims(const mp_graph *graph, int32_t a, int32_t b) {
         same += is;
         numbers += is && of_a > 0;
     }
-    return rank > 0 && (same == rank || numbers == rank - 1);
+    return same == rank || numbers == rank - 1;
 }
 
 /* What the result of such a view is a view of, with its dimensions; or MP_NO_VALUE. */
