@@ -6,9 +6,8 @@ import onnxruntime as ort
 import provider
 import pytest
 from exported import Model
-from onnx import TensorProto
-
 from millpond import _ort_islands
+from onnx import TensorProto, helper
 
 PASSES = ("", "gpu")
 
@@ -126,3 +125,56 @@ def test_a_layer_of_an_encoder(batch, mask, passes, monkeypatch):
     assert steps.count("Attention") == 1 and steps.count("SkipLayerNormalization") == 2
     assert len(steps) <= (10 if mask == "padding" else 8)
     assert not {"Transpose", "Reshape", "Cast", "Add", "Softmax"} & set(steps)
+
+
+def while_loop(rounds, most, first=0, by_number=True):
+    """A recurrent layer as TensorFlow's while_loop: its condition is only how often it runs."""
+    body = Model(np.float32)
+    number = body.input("number", kind=TensorProto.INT64)
+    body.input("there", kind=TensorProto.BOOL)
+    step = body.input("step", kind=TensorProto.INT32)
+    weights, state = body.input("weights", 4, 4), body.input("state", 2, 4)
+    factor = body.input("factor", 4)
+    more = body("Add", step, body.constant(1, np.int32))
+    goes_on = body("Less", body("Cast", more, to=TensorProto.FLOAT), body.constant(rounds, np.float32))
+    if by_number:
+        other = body("Less", body("Cast", number, to=TensorProto.FLOAT), body.constant(100, np.float32))
+        goes_on = body("And", other, goes_on)
+    x = body("Gather", "x", step, axis=0)
+    after = body("Tanh", body("Add", body("MatMul", state, weights), body("Mul", x, factor)))
+    kept = body("Identity", weights)
+    outs = {goes_on: (TensorProto.BOOL, []), more: (TensorProto.INT32, []), kept: (TensorProto.FLOAT, [4, 4]),
+            after: (TensorProto.FLOAT, [2, 4]), factor: (TensorProto.FLOAT, [4]),
+            body("Identity", after): (TensorProto.FLOAT, [2, 4])}
+    outputs = [helper.make_tensor_value_info(value, *info) for value, info in outs.items()]
+    graph = helper.make_graph(body.nodes, "body", body.inputs, outputs, body.weights)
+    m = Model(np.float32)
+    m.input("x", 9, 2, 4)
+    m.input("f", 4)
+    given = [m.constant(most, np.int64), m.constant(True, np.bool_), m.constant(first, np.int32), m.weight(4, 4),
+             m.constant(np.zeros((2, 4))), "f"]
+    outs = [m.name("out") for _ in range(5)]
+    m.nodes.append(helper.make_node("Loop", given, outs, "/loop", body=graph))
+    return m.finish(*(m("Mul", value, m.constant(2)) for value in outs[1:]))
+
+
+@pytest.mark.parametrize("rounds, most, first, by_number, ran", (
+    (9, 9, 0, True, 9), (9, 30, 0, False, 9), (9, 30, 3, True, 6), (9, 4, 0, True, 4), (1, 9, 0, True, 1)))
+def test_a_loop_that_counts(rounds, most, first, by_number, ran, monkeypatch):
+    """Its condition is known, so that the host waits for nothing between its rounds, and what it carries and never
+    changes is copied in none."""
+    model = while_loop(rounds, most, first, by_number)
+    monkeypatch.setenv("MILLPOND_PASSES", "")
+    options = provider.session_options()
+    _ort_islands.ask(options)
+    session = provider.session(model, options=options, fall_back=False)
+    feed = {"x": values(9, 2, 4), "f": values(4)}
+    wanted = provider.session(model, provider.CPU).run(None, feed)
+    got = session.run(None, feed)
+    assert got[3].shape == wanted[3].shape == (ran, 2, 4)
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    told = [island for island in _ort_islands.islands_of(session)["islands"] if not island["is_body"]]
+    loops = [step for island in told for program in island["programs"] for step in program["steps"]
+             if step["op"] == "Loop"]
+    assert [len(step["out"]) for step in loops] == [3]  # the count, the state and all states
