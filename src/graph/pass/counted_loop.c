@@ -3,9 +3,10 @@
  *
  *     condition of a round = number < steps and carried + 1 < steps
  *
- * TensorFlow's while_loop has it for every recurrent layer. The rounds are counted here: the
- * numbers that the condition is made of, those carried from round to round included, are computed
- * until it does not hold. SPDX-License-Identifier: Apache-2.0 */
+ * TensorFlow's while_loop has it for every recurrent layer. Rounds are counted here: the numbers
+ * that the condition is made of, those carried from round to round included, are computed until it
+ * does not hold.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
 #include "graph/rounds.h"
