@@ -11,7 +11,7 @@ import pytest
 from bench_kit import ROOT
 from onnx import TensorProto, helper, numpy_helper
 
-SMALL = 16 << 10  # bytes
+SMALL = 20 << 10  # bytes
 
 
 def constants(kind):
