@@ -204,3 +204,33 @@ TEST(graph_pass_same_view) {
     LEFT_ALONE(NULL, "input x f32[2,3]\nconst list i64[2] = -1 3\ny = Reshape-14 (x, list)\n"
                      "output y\n");
 }
+
+#define LINE(pads, row)                                                                          \
+    "input x f32[?,2,9]\nconst two i64[1] = 2\nconst w f32[3,2,1,2] = 1 2 3 4 5 6 7 8 9 1 2 3\n" \
+    "const p i64[6] = " pads "\nconst b f32[1,3,1] = 1 2 3\nconst s f32[3,1] = 2 1 4\n"          \
+    "z = Pad-13 (x, p) mode=\"constant\"\nu = Unsqueeze-13 (z, two)\n"                           \
+    "c = Conv-11 (u, w) \"conv\" auto_pad=\"NOTSET\" dilations=[1,2] kernel_shape=[1,2] "        \
+    "strides=[1,1] pads=" row " group=1\nq = Squeeze-13 (c, two)\na = Add-14 (q, b)\n"           \
+    "y = Mul-14 (a, s)\noutput y\n"
+
+TEST(graph_pass_line_conv) {
+    check(NULL, LINE("0 0 2 0 0 0", "[0,0,0,1]"),
+          "input x f32[?,2,9]\nconst conv#14 f32[3] = 2 2 12\n"
+          "const w#15 f32[3,2,2] = 2 4 6 8 5 6 7 8 36 4 8 12\n"
+          "y = Conv-11 (x, w#15, conv#14) \"conv\" kernel_shape=[2] strides=[1] dilations=[2] "
+          "pads=[2,1] group=1\noutput y\n",
+          4);
+    /* channels are padded; rows of zeros are made */
+    check(NULL, LINE("0 1 0 0 -1 0", "[0,0,0,1]"),
+          "input x f32[?,2,9]\nconst p i64[6] = 0 1 0 0 -1 0\nconst conv#14 f32[3] = 2 2 12\n"
+          "const w#15 f32[3,2,2] = 2 4 6 8 5 6 7 8 36 4 8 12\n"
+          "z = Pad-13 (x, p) mode=\"constant\"\n"
+          "y = Conv-11 (z, w#15, conv#14) \"conv\" kernel_shape=[2] strides=[1] dilations=[2] "
+          "pads=[0,1] group=1\noutput y\n",
+          3);
+    LEFT_ALONE(NULL, LINE("0 0 2 0 0 0", "[1,0,0,0]"));
+}
+
+DEVICE_TEST(graph_line_conv) {
+    pass_check_run(device, LINE("0 0 2 0 0 0", "[0,0,0,1]"), (mp_shape[]){SHAPE(2, 2, 9)}, 1e-4, 4);
+}

@@ -153,6 +153,11 @@ static int32_t without_trues(const mp_graph *graph, int32_t condition, int32_t a
 
 /* ---- indexes ---- */
 
+/* Whether integers keep their signs as such. */
+static bool is_signed_float(mp_dtype type) {
+    return type == MP_F16 || type == MP_BF16 || type == MP_F32 || type == MP_F64;
+}
+
 /* Whether a number leaves `value` as many dimensions as it has. */
 static bool is_no_wider(const mp_graph *graph, int32_t number, int32_t value) {
     const int rank = mp_graph_rank(graph, number);
@@ -174,7 +179,7 @@ static int32_t from_the_end(const mp_graph *graph, int32_t value, int64_t count)
     const int32_t cast = mp_graph_maker(graph, tested, "Cast");
     const int by = graph->nodes[sum].in[0] == i;
     const bool tests = tested == i || (cast != MP_NO_NODE && graph->nodes[cast].in[0] == i &&
-                                       mp_graph_type(graph, tested) == MP_F32);
+                                       is_signed_float(mp_graph_type(graph, tested)));
     return tests && graph->nodes[sum].in[1 - by] == i &&
                    mp_graph_number(graph, graph->nodes[sum].in[by], &more) &&
                    more == (double)count && is_no_wider(graph, graph->nodes[sum].in[by], i) &&
