@@ -178,3 +178,34 @@ def test_a_loop_that_counts(rounds, most, first, by_number, ran, monkeypatch):
     loops = [step for island in told for program in island["programs"] for step in program["steps"]
              if step["op"] == "Loop"]
     assert [len(step["out"]) for step in loops] == [3]  # the count, the state and all states
+
+
+def image(batch):
+    """Gates of channels by views, pixels that are repeated by Tile, and a softmax of channels, between Transposes."""
+    m = Model(np.float32)
+    m.input("x", batch, 16, 16, 8)
+
+    def conv(x, before, after, kernel=1):
+        pads = [kernel // 2] * 4
+        return m("Conv", x, m.constant(values(after, before, kernel, kernel) / (before * kernel) ** 0.5),
+                 m.constant(values(after)), pads=pads, kernel_shape=[kernel] * 2)
+
+    x = m("Relu", conv(m("Transpose", "x", perm=[0, 3, 1, 2]), 8, 16, 3))
+    mean = m("Squeeze", m("GlobalAveragePool", x), m.ints(2, 3))
+    gates = m("Relu", conv(m("Reshape", mean, m.ints(-1, 16, 1, 1)), 16, 8))
+    gates = m("Sigmoid", conv(m("Reshape", gates, m.ints(-1, 8, 1, 1)), 8, 16))
+    x = m("Relu", conv(m("Mul", x, gates), 16, 16, 3))
+    rows = m("Tile", m("Unsqueeze", x, m.ints(3)), m.ints(1, 1, 1, 2, 1))
+    rows = m("Reshape", m("Transpose", rows, perm=[0, 2, 3, 4, 1]), m.ints(-1, 32, 16, 1, 16))
+    wide = m("Reshape", m("Tile", rows, m.ints(1, 1, 1, 2, 1)), m.ints(-1, 32, 32, 16))
+    x = conv(m("Transpose", wide, perm=[0, 3, 1, 2]), 16, 4, 3)
+    return m.finish(m("Transpose", m("Softmax", x, axis=1), perm=[0, 2, 3, 1]))
+
+
+@pytest.mark.parametrize("passes", PASSES)
+@pytest.mark.parametrize("batch", (2, "unk__12"))
+def test_an_image_with_channels_last(batch, passes, monkeypatch):
+    steps = steps_of(image(batch), {"x": values(2, 16, 16, 8)}, passes, monkeypatch)
+    assert "Tile" not in steps and steps.count("Resize") == 1
+    if passes == "gpu":
+        assert steps == ["FusedConv", "SqueezeExcite", "FusedConv", "Resize", "Conv", "Softmax"]

@@ -234,3 +234,26 @@ TEST(graph_pass_line_conv) {
 DEVICE_TEST(graph_line_conv) {
     pass_check_run(device, LINE("0 0 2 0 0 0", "[0,0,0,1]"), (mp_shape[]){SHAPE(2, 2, 9)}, 1e-4, 4);
 }
+
+#define REPEATED(times, list)                                                                    \
+    "input x f32[?,2,3,4]\nconst three i64[1] = 3\nconst r i64[5] = 1 1 1 3 1\n"                 \
+    "const s i64[5] = " times "\nconst a i64[5] = -1 9 4 1 2\nconst b i64[4] = " list            \
+    "\nu = Unsqueeze-13 (x, three)\nt = Tile-13 (u, r)\nn = Transpose-13 (t) perm=[0,2,3,4,1]\n" \
+    "v = Reshape-14 (n, a)\nw = Tile-13 (v, s)\ny = Reshape-14 (w, b) \"up\"\noutput y\n"
+
+TEST(graph_pass_find_upsample) {
+    check(NULL, REPEATED("1 1 1 2 1", "-1 9 8 2"),
+          "input x f32[?,2,3,4]\nconst #12 f32[4] = 1 1 3 2\n"
+          "x#13 = Resize-13 (x, , #12) \"up\" mode=\"nearest\" "
+          "coordinate_transformation_mode=\"asymmetric\" nearest_mode=\"floor\"\n"
+          "y = Transpose-13 (x#13) \"up\" perm=[0,2,3,1]\noutput y\n",
+          1);
+    /* a whole dimension again; dimensions that are no longer those of x */
+    LEFT_ALONE(NULL, REPEATED("1 1 2 1 1", "-1 9 8 2"));
+    LEFT_ALONE(NULL, REPEATED("1 1 1 2 1", "-1 18 4 2"));
+}
+
+DEVICE_TEST(graph_upsample) {
+    pass_check_run(device, REPEATED("1 1 1 2 1", "-1 9 8 2"), (mp_shape[]){SHAPE(2, 2, 3, 4)}, 0,
+                   1);
+}
