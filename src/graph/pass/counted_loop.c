@@ -41,7 +41,7 @@ static bool constant_of(const mp_graph *graph, int32_t value, double *out) {
         *out = *(const bool *)x->data ? 1 : 0;
         return true;
     }
-    return mp_graph_number(graph, value, out) && is_integer(*out);
+    return value != MP_NO_VALUE && mp_graph_number(graph, value, out) && is_integer(*out);
 }
 
 static bool input_of(const round_state *r, int i, double *out) {
@@ -111,7 +111,7 @@ static bool value_of(const round_state *r, int32_t value, int depth, double *out
 /* The carried numbers of the next round. */
 static void go_on(round_state *r) {
     const mp_loop *loop = r->v->loop;
-    double next[CARRIED_MOST];
+    double next[CARRIED_MOST] = {0};
     for (int k = 0; k < loop->carried; k++) {
         const int32_t value = loop->body->outputs[MP_LOOP_HEAD_OUT + k];
         r->is_known[k] = r->is_known[k] && value_of(r, value, DEEP, &next[k]);
