@@ -5,11 +5,13 @@
     bench/nets.py FOLDER [--only TEXT] [--list]
 
 Writes NAME.onnx and its inputs, NAME.npz, into FOLDER; several processes share the work, and what is there stays. A
-name is timm where it is one of timm's, the network, its batch where it is not 1, dyn where the texts' sizes are not in
-the model, open where neither these nor the batch are and several are measured, dynamo where torch's newer exporter
-writes it, and f32, f16, bf16, turned (f16 by Gemm, as torch exports Linear), q4 (f16 with weights of 4 bits), or what
-ONNX Runtime makes of f32: qdq (all of 8 bits, by quantize_static) or dynamic (products of 8 bits, by quantize_dynamic).
-Needs torch; torchvision, transformers and timm for theirs, onnx_ir for q4 and onnxscript for dynamo.
+name is timm or keras where it is one of theirs, the network, its batch where it is not 1, dyn where the texts' sizes
+are not in the model, open where neither these nor the batch are and several are measured, dynamo where torch's newer
+exporter writes it, and f32, f16, bf16, turned (f16 by Gemm, as torch exports Linear), q4 (f16 with weights of 4 bits),
+or what ONNX Runtime makes of f32: qdq (all of 8 bits, by quantize_static) or dynamic (products of 8 bits, by
+quantize_dynamic).
+Needs torch; torchvision, transformers and timm for theirs, onnx_ir for q4 and onnxscript for dynamo; tensorflow and
+tf2onnx instead for those of Keras, which skeletons.py brings to where these are not.
 """
 
 import argparse
@@ -22,6 +24,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import nets_keras
 import numpy as np
 from nets_kinds import CLASSIFIERS, DETECTORS, SEGMENTERS, TRANSFORMERS, VIDEOS
 from nets_timm import NETWORKS as TIMM
@@ -386,6 +389,7 @@ WRITTEN = {
     **{f"products_{rows}x{max(widths)}": (partial(products, rows=rows, widths=widths, count=count), PRODUCTS)
        for rows in (1, 4, 8, 16)
        for widths, count in (((1024,), 40), ((2048,), 24), ((2048, 5632), 16), ((4096,), 12))},
+    **{f"keras_{name}": (partial(nets_keras.write, name), BOTH) for name in nets_keras.NETWORKS},
 }
 NETS = {
     "resnet50": (partial(classifier, "resnet50"), IMAGES),

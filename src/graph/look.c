@@ -194,13 +194,18 @@ static const mp_vertex *maker_of(const mp_graph *graph, int32_t value, const cha
 }
 
 static int64_t known_length(const mp_graph *graph, int32_t value) {
-    const mp_shape *shape = value != MP_NO_VALUE ? &graph->values[value].tensor.shape : NULL;
+    const mp_vertex *picks = maker_of(graph, value, "Gather"); /* as many as it has indices */
+    const int32_t like = picks != NULL && graph->values[value].tensor.shape.rank < 0
+                             ? mp_vertex_in(picks, 1)
+                             : value;
+    const mp_shape *shape = like != MP_NO_VALUE ? &graph->values[like].tensor.shape : NULL;
     return shape != NULL && shape->rank == 1 && shape->dim[0] >= 0 ? shape->dim[0] : MP_DIM_UNKNOWN;
 }
 
 int64_t mp_graph_list_length(const mp_graph *graph, int32_t value) {
-    const mp_vertex *v = maker_of(graph, value, "Concat");
     int64_t length = known_length(graph, value);
+    const mp_vertex *cast = length < 0 ? maker_of(graph, value, "Cast") : NULL;
+    const mp_vertex *v = maker_of(graph, cast != NULL ? cast->in[0] : value, "Concat");
     if (length >= 0 || v == NULL) {
         return length;
     }
@@ -305,7 +310,17 @@ static bool keeps_rank(const mp_vertex *v) {
     return keeps || mp_vertex_is_any(v, names, MP_COUNT_OF(names)) || mp_vertex_keeps_shape(v) ||
            mp_vertex_is_own(v, "MatMulBias") || mp_vertex_is_own(v, "IntegerProduct") ||
            mp_vertex_is_own(v, "ShuffleParts") || strcmp(v->node.op->name, "MatMulNBits") == 0 ||
+           mp_vertex_is(v, "GlobalAveragePool") ||
            (mp_vertex_is(v, "ReduceMean") && mp_node_int(&v->node, "keepdims", 1) == 1);
+}
+
+/* How many dimensions an Unsqueeze puts in; or MP_DIM_UNKNOWN. */
+static int unsqueezed(const mp_graph *graph, const mp_vertex *v) {
+    int64_t axes[MP_RANK_MAX];
+    int count = 0;
+    return mp_vertex_is(v, "Unsqueeze") && mp_graph_ints(graph, v, "axes", 1, axes, &count)
+               ? count
+               : MP_DIM_UNKNOWN;
 }
 
 static int rank_of(const mp_graph *graph, int32_t value, int *left) {
@@ -327,8 +342,10 @@ static int rank_of(const mp_graph *graph, int32_t value, int *left) {
     if (mp_vertex_is_own(v, "RotaryHalves") || mp_vertex_is_own(v, "HeadsPart")) {
         return 4;
     }
-    if (keeps_rank(v)) {
-        return rank_of(graph, v->in[0], left);
+    const int more = keeps_rank(v) ? 0 : unsqueezed(graph, v);
+    if (more >= 0) {
+        const int before = rank_of(graph, v->in[0], left);
+        return before >= 0 ? before + more : MP_DIM_UNKNOWN;
     }
     int most = MP_DIM_UNKNOWN;
     for (int i = 0; broadcasts(v) && i < v->in_count; i++) {

@@ -16,16 +16,44 @@ typedef struct source {
 
 static const source none = {.value = MP_NO_VALUE, .number = MP_DIM_UNKNOWN, .times = 1};
 
+/* Where dimension `*dim` of an Unsqueeze's result is in what it reads; false where it is a new one,
+ * or that is not known. */
+static bool before_unsqueeze(const mp_graph *graph, const mp_vertex *v, int *dim) {
+    const int rank = mp_graph_rank(graph, v->in[0]);
+    int64_t axes[MP_RANK_MAX];
+    int count = 0, fewer = 0;
+    if (rank < 0 || !mp_graph_ints(graph, v, "axes", 1, axes, &count)) {
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        const int64_t axis = axes[i] < 0 ? axes[i] + rank + count : axes[i];
+        if (axis == *dim) {
+            return false;
+        }
+        fewer += axis < *dim;
+    }
+    *dim -= fewer;
+    return *dim < rank;
+}
+
 static source source_of(const mp_graph *graph, int32_t value, int d) {
     source out = {.value = value, .dim = d, .number = mp_graph_dim(graph, value, d), .times = 1};
     for (int depth = 0; depth < DEEP; depth++) {
-        const int32_t n = mp_graph_maker(graph, out.value, "Transpose");
-        const mp_attr *perm = n != MP_NO_NODE ? mp_vertex_perm(&graph->nodes[n]) : NULL;
-        if (perm == NULL || out.dim >= (int)perm->count) {
-            break;
+        const int32_t n = mp_graph_maker(graph, out.value, NULL);
+        const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
+        if (v != NULL && mp_vertex_is(v, "Unsqueeze")) {
+            if (!before_unsqueeze(graph, v, &out.dim)) {
+                break;
+            }
+        } else {
+            const mp_attr *perm =
+                v != NULL && mp_vertex_is(v, "Transpose") ? mp_vertex_perm(v) : NULL;
+            if (perm == NULL || out.dim >= (int)perm->count) {
+                break;
+            }
+            out.dim = (int)perm->ints[out.dim];
         }
-        out.dim = (int)perm->ints[out.dim];
-        out.value = graph->nodes[n].in[0];
+        out.value = v->in[0];
     }
     return out;
 }
@@ -42,12 +70,14 @@ static bool shape_range(const mp_graph *graph, const mp_vertex *v, int64_t *from
 
 /* Elements of a list, one that a Shape gives included; or MP_DIM_UNKNOWN. */
 static int64_t sizes_length(const mp_graph *graph, int32_t list, int depth) {
-    const int32_t n = mp_graph_maker(graph, list, "Shape");
+    const int32_t cast = mp_graph_maker(graph, list, "Cast");
+    const int32_t from = cast != MP_NO_NODE ? graph->nodes[cast].in[0] : list;
+    const int32_t n = mp_graph_maker(graph, from, "Shape");
     const int64_t known = mp_graph_list_length(graph, list);
-    int64_t from = 0, to = 0;
-    return known >= 0 || n == MP_NO_NODE || depth == 0        ? known
-           : shape_range(graph, &graph->nodes[n], &from, &to) ? to - from
-                                                              : MP_DIM_UNKNOWN;
+    int64_t begin = 0, end = 0;
+    return known >= 0 || n == MP_NO_NODE || depth == 0          ? known
+           : shape_range(graph, &graph->nodes[n], &begin, &end) ? end - begin
+                                                                : MP_DIM_UNKNOWN;
 }
 
 static bool find_entry(const mp_graph *graph, int32_t list, int64_t i, int depth, source *out);
@@ -119,34 +149,99 @@ static bool find_computed(const mp_graph *graph, const mp_vertex *v, int64_t i, 
     return fits && made > 0;
 }
 
-static bool is_int64(const mp_graph *graph, int32_t value) {
-    return value != MP_NO_VALUE && graph->values[value].tensor.type == MP_I64;
+/* The product of all elements of a list, of which one may not be known. */
+static bool find_product(const mp_graph *graph, const mp_vertex *v, int64_t i, int depth,
+                         source *out) {
+    const int64_t length = sizes_length(graph, v->in[0], depth);
+    source made = {.value = MP_NO_VALUE, .number = 1, .times = 1};
+    if (i != 0 || length < 1 || length > MP_RANK_MAX || mp_graph_rank(graph, v->in[0]) != 1 ||
+        mp_node_int(&v->node, "noop_with_empty_axes", 0) != 0) {
+        return false;
+    }
+    for (int64_t k = 0; k < length; k++) {
+        source of[2] = {made, none};
+        if (!find_entry(graph, v->in[0], k, depth / 2, &of[1])) {
+            return false;
+        }
+        if (of[0].number == 1 || of[1].number == 1) {
+            made = of[of[0].number == 1];
+        } else if (of[0].number > 0 && of[1].number > 0) {
+            if (__builtin_mul_overflow(of[0].number, of[1].number, &made.number)) {
+                return false;
+            }
+        } else if (!find_multiple(of, &made)) {
+            return false;
+        }
+    }
+    *out = made;
+    return true;
+}
+
+/* Whether it may be a list of sizes; those in 32 bits are what TensorFlow has. */
+static bool is_sizes(const mp_graph *graph, int32_t value) {
+    const mp_dtype type = value != MP_NO_VALUE ? mp_graph_type(graph, value) : MP_F32;
+    return type == MP_I64 || type == MP_I32 || type == MP_NONE;
 }
 
 /* Whether the node gives the elements of its first input in their order. */
 static bool keeps_elements(const mp_graph *graph, const mp_vertex *v) {
     static const char *const names[] = {"Identity", "Reshape", "Squeeze", "Unsqueeze"};
     return mp_vertex_is_any(v, names, MP_COUNT_OF(names)) ||
-           (mp_vertex_is(v, "Cast") && is_int64(graph, v->in[0]) && is_int64(graph, v->out[0]));
+           (mp_vertex_is(v, "Cast") && is_sizes(graph, v->in[0]) && is_sizes(graph, v->out[0]));
 }
 
 static bool computes(const mp_graph *graph, const mp_vertex *v) {
     static const char *const names[] = {"Add", "Div", "Mul", "Sub"};
     return mp_vertex_is_any(v, names, MP_COUNT_OF(names)) && v->in_count == 2 &&
-           is_int64(graph, v->in[0]) && is_int64(graph, v->in[1]);
+           is_sizes(graph, v->in[0]) && is_sizes(graph, v->in[1]);
 }
 
 /* An element of a constant, of which a number above 0 is a size. */
 static bool find_constant(const mp_graph *graph, int32_t list, int64_t i, source *out) {
     const mp_tensor *constant = mp_graph_constant(graph, list);
-    if (constant == NULL || constant->data == 0 || constant->type != MP_I64 ||
+    if (constant == NULL || constant->data == 0 || !is_sizes(graph, list) ||
         i >= mp_shape_count(&constant->shape)) {
         return false;
     }
     *out = none;
-    out->number = ((const int64_t *)constant->data)[i];
+    out->number = constant->type == MP_I32 ? ((const int32_t *)constant->data)[i]
+                                           : ((const int64_t *)constant->data)[i];
     out->is_rest = out->number == -1;
     return out->number > 0;
+}
+
+static int64_t raw_dim(const mp_graph *graph, const source *s) {
+    const mp_shape *shape = s->value != MP_NO_VALUE ? &graph->values[s->value].tensor.shape : NULL;
+    return shape != NULL && s->dim < shape->rank ? shape->dim[s->dim] : MP_DIM_UNKNOWN;
+}
+
+static bool is_one_name(const mp_graph *graph, const source *a, const source *b) {
+    const int64_t name = raw_dim(graph, a);
+    return name < MP_DIM_UNKNOWN && name == raw_dim(graph, b);
+}
+
+static bool is_source(const mp_graph *graph, const source *entry, source wanted) {
+    return (entry->number > 0 && entry->number == wanted.number) ||
+           (entry->value != MP_NO_VALUE && is_one_name(graph, entry, &wanted)) ||
+           (entry->value != MP_NO_VALUE && entry->value == wanted.value &&
+            entry->dim == wanted.dim);
+}
+
+/* The larger of two sizes: which of two numbers, or of two that are the same. */
+static bool find_larger(const mp_graph *graph, const mp_vertex *v, int64_t i, int depth,
+                        source *out) {
+    source other = none;
+    if (v->in_count != 2 || !is_sizes(graph, v->in[0]) ||
+        sizes_length(graph, v->in[0], depth) != sizes_length(graph, v->in[1], depth) ||
+        !find_entry(graph, v->in[0], i, depth / 2, out) ||
+        !find_entry(graph, v->in[1], i, depth / 2, &other)) {
+        return false;
+    }
+    if (out->number > 0 && other.number > 0) {
+        out->number = MP_MAX(out->number, other.number);
+        return true;
+    }
+    return out->times == other.times && is_source(graph, out, other);
 }
 
 static bool find_entry(const mp_graph *graph, int32_t list, int64_t i, int depth, source *out) {
@@ -169,6 +264,12 @@ static bool find_entry(const mp_graph *graph, int32_t list, int64_t i, int depth
         *out = known ? source_of(graph, v->in[0], (int)(from + i)) : *out;
         return known;
     }
+    if (mp_vertex_is(v, "ReduceProd")) {
+        return find_product(graph, v, i, depth, out);
+    }
+    if (mp_vertex_is(v, "Max")) {
+        return find_larger(graph, v, i, depth, out);
+    }
     if (mp_vertex_is(v, "Slice")) {
         return find_sliced(graph, v, i, depth, out);
     }
@@ -184,16 +285,6 @@ static bool find_entry(const mp_graph *graph, int32_t list, int64_t i, int depth
     }
     const int64_t at = order[i] < 0 ? order[i] + length : order[i];
     return find_entry(graph, v->in[0], at, depth - 1, out);
-}
-
-static int64_t raw_dim(const mp_graph *graph, const source *s) {
-    const mp_shape *shape = s->value != MP_NO_VALUE ? &graph->values[s->value].tensor.shape : NULL;
-    return shape != NULL && s->dim < shape->rank ? shape->dim[s->dim] : MP_DIM_UNKNOWN;
-}
-
-static bool is_one_name(const mp_graph *graph, const source *a, const source *b) {
-    const int64_t name = raw_dim(graph, a);
-    return name < MP_DIM_UNKNOWN && name == raw_dim(graph, b);
 }
 
 bool mp_graph_same_dim(const mp_graph *graph, int32_t a, int d, int32_t b, int e) {
@@ -215,13 +306,6 @@ int64_t mp_graph_entry_dim(const mp_graph *graph, int32_t list, int i) {
     return entry.number > 0                                 ? entry.number
            : entry.value != MP_NO_VALUE && entry.times == 1 ? raw_dim(graph, &entry)
                                                             : MP_DIM_UNKNOWN;
-}
-
-static bool is_source(const mp_graph *graph, const source *entry, source wanted) {
-    return (entry->number > 0 && entry->number == wanted.number) ||
-           (entry->value != MP_NO_VALUE && is_one_name(graph, entry, &wanted)) ||
-           (entry->value != MP_NO_VALUE && entry->value == wanted.value &&
-            entry->dim == wanted.dim);
 }
 
 bool mp_graph_entry_is(const mp_graph *graph, int32_t list, int i, int32_t value, int d) {

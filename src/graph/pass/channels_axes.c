@@ -10,10 +10,16 @@
 
 enum { ATTRS_MAX = 16 };
 
-/* ---- Concat, Split and ShuffleParts: one axis, an attribute ---- */
+/* ---- Concat, Split, ShuffleParts and a Softmax of channels: one axis, an attribute ---- */
+
+/* Along the channels of an image, of a version that knows no other rows. */
+static bool is_of_channels(const mp_vertex *v) {
+    return mp_vertex_is(v, "Softmax") && v->node.version >= 13 &&
+           mp_node_int(&v->node, "axis", -1) == 1;
+}
 
 static bool has_axis(const mp_vertex *v) {
-    return mp_vertex_is(v, "Concat") || mp_vertex_is(v, "Split") ||
+    return mp_vertex_is(v, "Concat") || mp_vertex_is(v, "Split") || is_of_channels(v) ||
            mp_vertex_is_own(v, "ShuffleParts");
 }
 
@@ -54,7 +60,7 @@ static bool is_along_axis(const mp_layout *l, const mp_vertex *v) {
     const int64_t axis = mp_node_int(&v->node, "axis", 0);
     const int rank = rank_along(l, v);
     return rank != 0 && axis >= -rank && axis < rank &&
-           (mp_vertex_is(v, "Split") || has_parts(l, v, rank));
+           (mp_vertex_is(v, "Split") || mp_vertex_is(v, "Softmax") || has_parts(l, v, rank));
 }
 
 /* ---- several axes, an input or an attribute ---- */

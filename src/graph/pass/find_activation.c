@@ -1,6 +1,6 @@
 /* find_activation.c - activations written out in primitive operators become one operator: Gelu by
- * erf and by tanh, x times the sigmoid of x or of a multiple of it, and the hard kinds of both,
- * by x + 3 between 0 and 6.
+ * erf (of x, or of -x, which TensorFlow takes from 1) and by tanh, x times the sigmoid of x or of a
+ * multiple of it, and the hard kinds of both, by x + 3 between 0 and 6.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
@@ -45,12 +45,12 @@ static int32_t other_of(const mp_vertex *v, int32_t value) {
     return v->in[0] == value ? v->in[1] : v->in[0];
 }
 
-/* The node that makes 0.5 x (1 + f), in whatever order, of f and x. */
-static int32_t half_of_both(const mp_graph *graph, int32_t f, int32_t x) {
+/* The node that makes 0.5 x (1 + f), in whatever order, of f and x; or 0.5 x (1 - f). */
+static int32_t half_of_both(const mp_graph *graph, int32_t f, int32_t x, bool less) {
     double number = 0;
-    const int32_t sum = mp_graph_reader(graph, f, "Add");
-    if (sum == MP_NO_NODE || !mp_graph_number(graph, other_of(&graph->nodes[sum], f), &number) ||
-        number != 1) {
+    const int32_t sum = mp_graph_reader(graph, f, less ? "Sub" : "Add");
+    if (sum == MP_NO_NODE || (less && graph->nodes[sum].in[1] != f) ||
+        !mp_graph_number(graph, other_of(&graph->nodes[sum], f), &number) || number != 1) {
         return MP_NO_NODE;
     }
     const int32_t one_more = graph->nodes[sum].out[0];
@@ -143,8 +143,12 @@ static mp_status try_gelu(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
     const mp_vertex *v = &graph->nodes[n];
     const bool is_tanh = mp_vertex_is(v, "Tanh");
     const int32_t inner = multiplied(graph, v->in[0], is_tanh ? root_of_two_by_pi : root_of_half);
-    const int32_t x = is_tanh && inner != MP_NO_VALUE ? cubic(graph, inner) : inner;
-    const int32_t last = x != MP_NO_VALUE ? half_of_both(graph, v->out[0], x) : MP_NO_NODE;
+    const int32_t neg = is_tanh ? MP_NO_NODE : mp_graph_maker(graph, inner, "Neg");
+    const int32_t x = is_tanh && inner != MP_NO_VALUE ? cubic(graph, inner)
+                      : neg != MP_NO_NODE             ? graph->nodes[neg].in[0]
+                                                      : inner;
+    const int32_t last =
+        x != MP_NO_VALUE ? half_of_both(graph, v->out[0], x, neg != MP_NO_NODE) : MP_NO_NODE;
     if (last == MP_NO_NODE || !may_replace(graph, last, x, rewrites)) {
         return MP_OK;
     }

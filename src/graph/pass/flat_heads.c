@@ -213,10 +213,24 @@ static mp_status add_value(mp_graph *graph, const flat_product *m, int i, const 
     return mp_graph_add_value(graph, name, &tensor, out);
 }
 
-/* A node more in front of the product: an own order, or a dimension of 1. */
+/* A node more in front of the product, with the last dimensions the other way round: of what y was
+ * before a Transpose, if there is one, as nothing then stands between heads and the product. */
 static mp_status add_turn(mp_graph *graph, const flat_product *m, int32_t *out) {
     static const int64_t swapped[RANK] = {BATCH, HEADS, COLUMNS, ROWS};
-    const mp_attr perm = {.name = "perm", .kind = MP_ATTR_INTS, .ints = swapped, .count = RANK};
+    const int32_t t = mp_graph_maker(graph, m->y, "Transpose");
+    const mp_attr *before = t != MP_NO_NODE ? mp_vertex_perm(&graph->nodes[t]) : NULL;
+    const int32_t from = before != NULL ? graph->nodes[t].in[0] : m->y;
+    int64_t order[RANK];
+    bool moves = false;
+    for (int d = 0; d < RANK; d++) {
+        order[d] = before != NULL ? before->ints[swapped[d]] : swapped[d];
+        moves |= order[d] != d;
+    }
+    if (!moves) {
+        *out = from;
+        return MP_OK;
+    }
+    const mp_attr perm = {.name = "perm", .kind = MP_ATTR_INTS, .ints = order, .count = RANK};
     mp_tensor tensor = {.type = mp_graph_type(graph, m->y), .shape = {.rank = RANK}};
     const mp_vertex *v = &graph->nodes[m->steps[0]];
     const mp_node node = {.op = mp_op_find("", "Transpose", 13),
@@ -229,7 +243,7 @@ static mp_status add_turn(mp_graph *graph, const flat_product *m, int32_t *out) 
         tensor.shape.dim[d] = graph->values[m->y].tensor.shape.dim[swapped[d]];
     }
     MP_TRY(mp_graph_add_value(graph, graph->values[m->y].name, &tensor, out));
-    return mp_graph_add_beside(graph, m->steps[0], &node, &m->y, 1, *out);
+    return mp_graph_add_beside(graph, m->steps[0], &node, &from, 1, *out);
 }
 
 /* `*value` times the number that the node multiplies by. */

@@ -1,9 +1,10 @@
-/* unflatten.c - a Gemm of rows that had more dimensions before is a product of these.
+/* unflatten.c - a product of rows that had more dimensions before is a product of these.
  *
- *     Reshape to [all rows, elements] --> Gemm --> Reshape to anything
+ *     Reshape to [all rows, elements] --> Gemm or MatMul --> Reshape to anything
  *
- * ONNX Runtime makes that of a MatMul and an Add where shapes are known. What later passes look for
- * stands between the two in other models, and nothing does here.
+ * ONNX Runtime makes a Gemm of a MatMul and an Add where shapes are known, and TensorFlow writes
+ * products of more than two dimensions so. What later passes look for stands between the two in
+ * other models, and nothing does here.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
@@ -23,6 +24,9 @@ static bool has_bias(const mp_vertex *v) {
 
 /* Of a constant matrix as it is and a constant row, if one. */
 static bool is_wanted(const mp_graph *graph, const mp_vertex *v) {
+    if (mp_vertex_is(v, "MatMul")) {
+        return constant_at(graph, v, 1, 2) != NULL && mp_graph_rank(graph, v->in[0]) == 2;
+    }
     const mp_tensor *matrix = mp_vertex_is(v, "Gemm") ? constant_at(graph, v, 1, 2) : NULL;
     const mp_tensor *row = matrix != NULL && has_bias(v) ? constant_at(graph, v, 2, 1) : NULL;
     const bool fits = row != NULL
@@ -58,11 +62,26 @@ static bool asks_for_no_dimension(const mp_graph *graph, const mp_vertex *reshap
     return count > 0;
 }
 
+/* Whether its list of sizes is the dimensions of x but for the last one, and `columns`. */
+static bool asks_for_rows(const mp_graph *graph, const mp_vertex *reshape, int32_t x,
+                          int64_t columns) {
+    const int rank = mp_graph_rank(graph, x);
+    const int32_t list = mp_vertex_in(reshape, 1);
+    bool same = mp_graph_list_length(graph, list) == rank &&
+                mp_graph_rank(graph, reshape->out[0]) == rank &&
+                mp_graph_entry_dim(graph, list, rank - 1) == columns;
+    for (int d = 0; same && d < rank - 1; d++) {
+        same = mp_graph_entry_is(graph, list, d, x, d);
+    }
+    return same;
+}
+
 static mp_status rewrite(mp_graph *graph, int32_t n, int32_t behind, int32_t x) {
     const mp_vertex gemm = graph->nodes[n];
     const mp_vertex reshape = graph->nodes[behind];
     const int64_t columns = graph->values[gemm.in[1]].tensor.shape.dim[1];
-    const bool goes = mp_rows_are_back(graph, reshape.out[0], x, columns);
+    const bool goes = mp_rows_are_back(graph, reshape.out[0], x, columns) ||
+                      asks_for_rows(graph, &reshape, x, columns);
     const bool biased = has_bias(&gemm);
     const int version = biased ? 1 : 13;
     const mp_node node = {.op = biased ? mp_op_find(MP_OWN_DOMAIN, "MatMulBias", version)
@@ -86,6 +105,9 @@ static mp_status rewrite(mp_graph *graph, int32_t n, int32_t behind, int32_t x) 
     }
     MP_TRY(mp_graph_change_node(graph, n, &node, in, biased ? 3 : 2, &out, 1));
     mp_graph_drop_unread(graph, gemm.in[0]);
+    if (goes) {
+        mp_graph_drop_unread(graph, reshape.in[1]);
+    }
     return MP_OK;
 }
 
@@ -99,8 +121,13 @@ mp_status mp_pass_unflatten(mp_graph *graph, mp_rewrites *rewrites) {
         const int32_t x = before_rows(graph, v->in[0], elements);
         const int32_t behind =
             x != MP_NO_VALUE ? mp_graph_reader(graph, v->out[0], "Reshape") : MP_NO_NODE;
-        if (behind != MP_NO_NODE && graph->nodes[behind].in_count == 2 &&
-            asks_for_no_dimension(graph, &graph->nodes[behind]) && mp_rewrite_allowed(rewrites)) {
+        if (behind == MP_NO_NODE || graph->nodes[behind].in_count != 2) {
+            continue;
+        }
+        const mp_vertex *reshape = &graph->nodes[behind];
+        const int64_t columns = graph->values[v->in[1]].tensor.shape.dim[1];
+        if ((asks_for_no_dimension(graph, reshape) || asks_for_rows(graph, reshape, x, columns)) &&
+            mp_rewrite_allowed(rewrites)) {
             MP_TRY(rewrite(graph, n, behind, x));
         }
     }
