@@ -144,6 +144,36 @@ TEST(graph_pass_unflatten_transposed) {
                ROWS("[2,3,2]", "[3] = 2 3 4") "y = Reshape-14 (p, back)\noutput y\noutput w\n");
 }
 
+/* Sizes of the rows are those that they had. */
+TEST(graph_pass_unflatten_to_sizes_of_rows) {
+    check(NULL,
+          "input x f32[?,?,2]\nconst rows i64[2] = -1 2\nconst w f32[2,4]\nconst four i64[1] = 4\n"
+          "const i i64[] = 0\nconst j i64[] = 1\nconst axes i64[1] = 0\ns = Shape-15 (x)\n"
+          "b = Gather-13 (s, i) axis=0\nc = Gather-13 (s, j) axis=0\nd = Unsqueeze-13 (b, axes)\n"
+          "e = Unsqueeze-13 (c, axes)\nl = Concat-13 (d, e, four) axis=0\n"
+          "f = Reshape-14 (x, rows)\np = Gemm-13 (f, w) \"fc\"\ny = Reshape-14 (p, l)\noutput y\n",
+          "input x f32[?,?,2]\n"
+          "const w f32[2,4]\n"
+          "const four i64[1] = 4\n"
+          "const i i64[] = 0\n"
+          "const j i64[] = 1\n"
+          "const axes i64[1] = 0\n"
+          "s = Shape-15 (x)\n"
+          "b = Gather-13 (s, i) axis=0\n"
+          "c = Gather-13 (s, j) axis=0\n"
+          "d = Unsqueeze-13 (b, axes)\n"
+          "e = Unsqueeze-13 (c, axes)\n"
+          "l = Concat-13 (d, e, four) axis=0\n"
+          "p#16 = MatMul-13 (x, w) \"fc\"\n"
+          "y = Reshape-14 (p#16, l)\n"
+          "output y\n",
+          1);
+    /* and others */
+    LEFT_ALONE(NULL, "input x f32[?,?,2]\ninput l i64[3]\nconst rows i64[2] = -1 2\n"
+                     "const w f32[2,4]\nf = Reshape-14 (x, rows)\np = Gemm-13 (f, w)\n"
+                     "y = Reshape-14 (p, l)\noutput y\n");
+}
+
 TEST(graph_pass_unflatten_rows_of_windows) {
     check(NULL,
           ROWS("[1,2,3,2]",
@@ -179,4 +209,40 @@ TEST(graph_pass_join_residual_before_simplified_normalization) {
           "output y\n"
           "output s\n",
           1);
+}
+
+#define PARTS(rows)                                                                         \
+    "input x f32[2,3,2]\nconst w f32[2,4] = 1 2 3 4 5 6 7 8\nconst s i64[3] = 2 1 1\n" rows \
+    "p = MatMul-13 (x, w) \"product\"\n"
+#define FIRST_ROW "const a f32[2] = 1 2\n"
+#define LAST_ROW  "const c f32[1] = 3\n"
+
+/* What onnxsim makes of three products of one input. */
+TEST(graph_pass_split_bias) {
+    check(
+        "-bias",
+        PARTS(FIRST_ROW LAST_ROW) "q, k, v = Split-18 (p, s) axis=-1\ni = Add-14 (a, q) \"first\"\n"
+                                  "y = Relu-14 (i)\nj = Add-14 (v, c) \"last\"\nz = Exp-13 (j)\n"
+                                  "output y\noutput k\noutput z\n",
+        "input x f32[2,3,2]\n"
+        "const w f32[2,4] = 1 2 3 4 5 6 7 8\n"
+        "const s i64[3] = 2 1 1\n"
+        "const rows f32[4] = 1 2 0 3\n"
+        "p = MatMul-13 (x, w) \"product\"\n"
+        "p#14 = Add-14 (p, rows) \"first\"\n"
+        "q, k, v = Split-18 (p#14, s) axis=-1\n"
+        "y = Relu-14 (q)\n"
+        "z = Exp-13 (v)\n"
+        "output y\n"
+        "output k\n"
+        "output z\n",
+        1);
+    /* what others read as it was, another row, a row of an output */
+    LEFT_ALONE("-bias",
+               PARTS(FIRST_ROW) "q, k, v = Split-18 (p, s) axis=-1\ni = Add-14 (a, q)\n"
+                                "y = Relu-14 (i)\noutput y\noutput k\noutput v\noutput p\n");
+    LEFT_ALONE("-bias", PARTS(LAST_ROW) "q, k, v = Split-18 (p, s) axis=-1\ni = Add-14 (c, q)\n"
+                                        "y = Relu-14 (i)\noutput y\noutput k\noutput v\n");
+    LEFT_ALONE("-bias", PARTS(FIRST_ROW) "q, k, v = Split-18 (p, s) axis=-1\ni = Add-14 (a, q)\n"
+                                         "output i\noutput k\noutput v\n");
 }

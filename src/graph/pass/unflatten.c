@@ -60,15 +60,16 @@ static int32_t before_rows(const mp_graph *graph, int32_t rows, int64_t elements
                : MP_NO_VALUE;
 }
 
-/* Whether a Reshape gives the same whatever the dimensions of what it reads are. */
-static bool asks_for_no_dimension(const mp_graph *graph, const mp_vertex *reshape) {
-    int64_t shape[MP_RANK_MAX];
-    int count = 0;
-    if (!mp_graph_ints(graph, reshape, "shape", 1, shape, &count)) {
-        return false;
-    }
-    for (int d = 0; d < count; d++) {
-        if (shape[d] == 0) {
+/* Whether a Reshape gives the same if it reads rows as `x` has them: what it asks for are numbers,
+ * and dimensions of `x` at their places. */
+static bool asks_for_no_dimension(const mp_graph *graph, const mp_vertex *reshape, int32_t x) {
+    const int32_t list = reshape->in[1];
+    const int64_t count = mp_graph_list_length(graph, list);
+    for (int64_t d = 0; d < count; d++) {
+        const int64_t entry = mp_graph_entry(graph, list, (int)d);
+        if (entry < 1 && !mp_graph_entry_is_rest(graph, list, (int)d) &&
+            !(d < mp_graph_rank(graph, x) - 1 &&
+              mp_graph_entry_is(graph, list, (int)d, x, (int)d))) {
             return false;
         }
     }
@@ -161,7 +162,8 @@ mp_status mp_pass_unflatten(mp_graph *graph, mp_rewrites *rewrites) {
         const int32_t behind =
             x != MP_NO_VALUE ? mp_graph_reader(graph, v->out[0], "Reshape") : MP_NO_NODE;
         if (behind != MP_NO_NODE && graph->nodes[behind].in_count == 2 &&
-            asks_for_no_dimension(graph, &graph->nodes[behind]) && mp_rewrite_allowed(rewrites)) {
+            asks_for_no_dimension(graph, &graph->nodes[behind], x) &&
+            mp_rewrite_allowed(rewrites)) {
             MP_TRY(rewrite(graph, n, behind, x, &last));
         }
     }
