@@ -112,6 +112,23 @@ TEST(graph_pass_plain_conv) {
           2);
 }
 
+/* What is added to the result is added before that is turned, by the convolution itself. */
+TEST(graph_pass_plain_conv_and_a_sum) {
+    check("+plain_conv -channels_last",
+          "input x f32[1,2,4,4]\ninput z f32[1,3,4,4]\nconst w f32[3,1,1,2] = 1 2 3 4 5 6\n"
+          "l = Transpose-13 (x) perm=[0,2,3,1]\nm = Transpose-13 (z) perm=[0,2,3,1]\n"
+          "c = com.microsoft.NhwcConv-1 (l, w) \"c\"\ns = Add-14 (c, m) \"sum\"\n"
+          "y = Sin-7 (s)\noutput y\n",
+          "input x f32[1,2,4,4]\n"
+          "input z f32[1,3,4,4]\n"
+          "const w#8 f32[3,2,1,1] = 1 2 3 4 5 6\n"
+          "s#11 = millpond.FusedConv-1 (x, w#8, , z) \"c+sum\"\n"
+          "s = Transpose-13 (s#11) \"sum\" perm=[0,2,3,1]\n"
+          "y = Sin-7 (s)\n"
+          "output y\n",
+          4);
+}
+
 /* Slices that ONNX Runtime has made one Split. */
 TEST(graph_pass_find_roll_of_a_split) {
     check(NULL,

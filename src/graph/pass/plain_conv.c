@@ -78,6 +78,39 @@ static mp_status rewrite(mp_graph *graph, int32_t n) {
     return turn(graph, n, to_last, out, was.out[0]);
 }
 
+/* What a Transpose that only node `n` reads, or others too where not `alone`, has put channels last
+ * of; or MP_NO_VALUE. */
+static int32_t before_last(const mp_graph *graph, int32_t n, int i, bool alone) {
+    const int32_t value = graph->nodes[n].in[i];
+    const int32_t t = mp_graph_maker(graph, value, "Transpose");
+    return mp_graph_turns(graph, t, to_last, RANK) &&
+                   (!alone || mp_graph_reader(graph, value, NULL) == n)
+               ? graph->nodes[t].in[0]
+               : MP_NO_VALUE;
+}
+
+/* Whether node `n` adds images that are both turned before, one of them for it alone: such as what
+ * a convolution makes, which may then add the other itself. */
+static bool adds_turned(const mp_graph *graph, int32_t n) {
+    const mp_vertex *v = &graph->nodes[n];
+    return mp_vertex_is(v, "Add") && before_last(graph, n, 0, false) != MP_NO_VALUE &&
+           before_last(graph, n, 1, false) != MP_NO_VALUE &&
+           (before_last(graph, n, 0, true) != MP_NO_VALUE ||
+            before_last(graph, n, 1, true) != MP_NO_VALUE);
+}
+
+/* They are added before, and their sum is turned. */
+static mp_status add_first_of_all(mp_graph *graph, int32_t n) {
+    const mp_vertex was = graph->nodes[n];
+    const int32_t in[] = {before_last(graph, n, 0, false), before_last(graph, n, 1, false)};
+    int32_t sum = MP_NO_VALUE;
+    MP_TRY(add_first(graph, mp_graph_type(graph, in[0]), was.out[0], &sum));
+    MP_TRY(mp_graph_change_node(graph, n, &was.node, in, 2, &sum, 1));
+    MP_TRY(turn(graph, n, to_last, sum, was.out[0]));
+    mp_graph_drop_inputs(graph, &was);
+    return MP_OK;
+}
+
 mp_status mp_pass_plain_conv(mp_graph *graph, mp_rewrites *rewrites) {
     const int32_t count = graph->node_count;
     bool changed = false;
@@ -85,6 +118,11 @@ mp_status mp_pass_plain_conv(mp_graph *graph, mp_rewrites *rewrites) {
         if (fits(graph, &graph->nodes[n], rewrites->forced) && mp_rewrite_allowed(rewrites)) {
             MP_TRY(rewrite(graph, n));
             changed = true;
+        }
+    }
+    for (int32_t n = 0; n < count && changed; n++) {
+        if (adds_turned(graph, n) && mp_rewrite_allowed(rewrites)) {
+            MP_TRY(add_first_of_all(graph, n));
         }
     }
     return mp_graph_tidy(graph, changed);
