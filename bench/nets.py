@@ -8,8 +8,8 @@ Writes NAME.onnx and its inputs, NAME.npz, into FOLDER; several processes share 
 name is timm or keras where it is one of theirs, the network, its batch where it is not 1, dyn where the texts' sizes
 are not in the model, open where neither these nor the batch are and several are measured, dynamo where torch's newer
 exporter writes it, and f32, f16, bf16, turned (f16 by Gemm, as torch exports Linear), q4 (f16 with weights of 4 bits),
-or what ONNX Runtime makes of f32: qdq (all of 8 bits, by quantize_static) or dynamic (products of 8 bits, by
-quantize_dynamic).
+or what ONNX Runtime makes of f32: qdq (all of 8 bits, by quantize_static), dynamic (products of 8 bits, by
+quantize_dynamic), or what nets_tools.py says (opt, opt16, saved).
 Needs torch; torchvision, transformers and timm for theirs, onnx_ir for q4 and onnxscript for dynamo; tensorflow and
 tf2onnx instead for those of Keras, which skeletons.py brings to where these are not.
 """
@@ -28,6 +28,9 @@ import nets_keras
 import numpy as np
 from nets_kinds import CLASSIFIERS, DETECTORS, SEGMENTERS, TRANSFORMERS, VIDEOS
 from nets_timm import NETWORKS as TIMM
+from nets_tools import FLOATS as REMADE_FLOATS
+from nets_tools import KINDS as REMADE
+from nets_tools import MODEL_TYPES, dit, remade, vae
 from nets_written import BUILDS, FLOATS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -410,6 +413,8 @@ NETS = {
                            num_attention_heads=12, num_key_value_heads=4), TEXT),
     "whisper_tiny": (speech, BOTH),
     "unet": (unet, BOTH),
+    "dit": (dit, BOTH),
+    "vae": (vae, BOTH),
     **{f"{name}_dyn": (partial(encoder, kind, hidden_size=1024, num_hidden_layers=6, vocab_size=30000, **config), TEXT)
        for name, kind, config in (
            ("phi", "Phi", {"num_attention_heads": 16, "intermediate_size": 4096}),
@@ -463,6 +468,8 @@ NETS = {
     **{name: (build, SINGLE if name in FLOATS else BOTH) for name, build in BUILDS.items()},
     **{f"timm_{name}": (partial(timm_classifier, name), BOTH) for name in TIMM},
 }
+NETS |= {name: (NETS[name][0], (*NETS[name][1], *(kind for kind in REMADE if kind != "opt16" or
+                                                     name not in REMADE_FLOATS))) for name in MODEL_TYPES}
 DYNAMO = "_dynamo"
 NETS |= {f"{name}{DYNAMO}": (build, BOTH) for name, (build, kinds) in NETS.items() if kinds != SINGLE}
 
@@ -540,6 +547,15 @@ def quantized(target, kind, build, axes=(), dynamo=False):
     return feed
 
 
+def rewritten(target, kind, build, axes=(), dynamo=False, model_type=None):
+    """Writes a network of torch's as a tool of ONNX Runtime's has rewritten it; gives its feed."""
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        source = Path(folder) / "f32.onnx"
+        feed = exported(source, "f32", build, axes, dynamo)
+        remade(source, target, kind, model_type)
+    return feed
+
+
 def axes_of(base):
     """The names of the sizes that are not in the model."""
     base = base.removesuffix(DYNAMO)
@@ -582,7 +598,8 @@ def make(folder, name):
     base, _, kind = name.rpartition("_")
     part = target.with_suffix(".part")
     try:
-        write = quantized if kind in ("qdq", "dynamic") else exported
+        write = (partial(rewritten, model_type=MODEL_TYPES[base]) if kind in REMADE
+                 else quantized if kind in ("qdq", "dynamic") else exported)
         feed = (WRITTEN[base][0](part, kind) if base in WRITTEN
                 else write(part, kind, NETS[base][0], axes_of(base), base.endswith(DYNAMO)))
         np.savez(target.with_suffix(".npz"), **feed)

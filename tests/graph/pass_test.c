@@ -20,12 +20,12 @@ TEST(graph_text_comes_back_as_it_was) {
                        "const s i64[3] = 2 -1 64\n"
                        "a = MatMul-13 (x, w) \"first product\"\n"
                        "b = Transpose-13 (a) perm=[0,2,1]\n"
-                       "c = com.microsoft.Gelu-1 (b)\n"
+                       "c = com.microsoft.QuickGelu-1 (b)\n"
                        "d, e = Dropout-13 (c, , m) seed=3\n"
                        "f = Elu-6 (d) alpha=0.5f\n"
                        "h = Reshape-14 (f, s)\n"
                        "g = millpond.MatMulBias-1 (h, w, w) \"one\" <- MatMul, Add \"two\", "
-                       "com.microsoft.Gelu \"three\"\n"
+                       "com.microsoft.QuickGelu \"three\"\n"
                        "output g\n"
                        "output e\n";
     check_by(mp_graph_write_origins, "-dead", text, text, 0);

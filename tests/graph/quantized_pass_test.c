@@ -154,3 +154,45 @@ TEST(graph_pass_dequantized) {
           "output y\n",
           1);
 }
+
+#define JOINED                                                                      \
+    "input x u8[2,3]\ninput z u8[2,4]\nconst s f32[] = 0.5\nconst t f32[] = 0.25\n" \
+    "const o u8[] = 3\n"
+
+/* What has the scale of all is joined as it is. */
+TEST(graph_pass_byte_concat) {
+    check(NULL,
+          JOINED "y = com.microsoft.QLinearConcat-1 (s, o, x, s, o, z, t, o) \"all\" axis=1\n"
+                 "output y\n",
+          "input x u8[2,3]\n"
+          "input z u8[2,4]\n"
+          "const s f32[] = 0.5\n"
+          "const t f32[] = 0.25\n"
+          "const o u8[] = 3\n"
+          "z#8 = DequantizeLinear-13 (z, t, o) \"all\"\n"
+          "z#9 = QuantizeLinear-13 (z#8, s, o) \"all\"\n"
+          "y = Concat-13 (x, z#9) \"all\" axis=1\n"
+          "output y\n",
+          2);
+    check(NULL,
+          JOINED
+          "a = DequantizeLinear-13 (x, s, o)\nb = DequantizeLinear-13 (z, t, o)\n"
+          "c = Concat-13 (a, b) \"all\" axis=-1\ny = QuantizeLinear-13 (c, s, o)\noutput y\n",
+          "input x u8[2,3]\n"
+          "input z u8[2,4]\n"
+          "const s f32[] = 0.5\n"
+          "const t f32[] = 0.25\n"
+          "const o u8[] = 3\n"
+          "b = DequantizeLinear-13 (z, t, o)\n"
+          "b#10 = QuantizeLinear-13 (b, s, o)\n"
+          "y = Concat-13 (x, b#10) \"all\" axis=-1\n"
+          "output y\n",
+          2);
+    /* of floats, and what others read as floats */
+    LEFT_ALONE(NULL, "input x u8[2,3]\ninput f f32[2,4]\nconst s f32[] = 0.5\nconst o u8[] = 3\n"
+                     "a = DequantizeLinear-13 (x, s, o)\nc = Concat-13 (a, f) axis=1\n"
+                     "y = QuantizeLinear-13 (c, s, o)\noutput y\n");
+    LEFT_ALONE(NULL, JOINED "a = DequantizeLinear-13 (x, s, o)\nb = DequantizeLinear-13 (z, t, o)\n"
+                            "c = Concat-13 (a, b) axis=-1\ny = QuantizeLinear-13 (c, s, o)\n"
+                            "output y\noutput c\n");
+}

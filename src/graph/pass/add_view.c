@@ -12,6 +12,12 @@ mp_status mp_graph_add_beside(mp_graph *graph, int32_t like, const mp_node *node
     return MP_OK;
 }
 
+mp_status mp_graph_add_part(mp_graph *graph, int32_t like, const mp_node *node, const int32_t *in,
+                            int in_count, int32_t out) {
+    MP_TRY(mp_graph_add_beside(graph, like, node, in, in_count, out));
+    return mp_graph_set_origins(graph, graph->node_count - 1, graph->nodes[like].origins);
+}
+
 mp_status mp_graph_add_view(mp_graph *graph, int32_t like, const char *name, const char *op,
                             int32_t from, const int64_t *dim, int rank, int32_t *out) {
     const mp_tensor list = {

@@ -10,6 +10,10 @@
 mp_status mp_graph_add_beside(mp_graph *graph, int32_t like, const mp_node *node, const int32_t *in,
                               int in_count, int32_t out);
 
+/* The same of a node that does a part of what node `like` does: it stands for the same nodes. */
+mp_status mp_graph_add_part(mp_graph *graph, int32_t like, const mp_node *node, const int32_t *in,
+                            int in_count, int32_t out);
+
 /* Adds a Reshape or an Expand (`op`) of `from` to `rank` dimensions, of which a Reshape's may be -1
  * and 0, in the same way. `name` is the node's and the new value's. */
 mp_status mp_graph_add_view(mp_graph *graph, int32_t like, const char *name, const char *op,

@@ -3,6 +3,7 @@
 #include "graph/pass/cut.h"
 
 #include "graph/look.h"
+#include "graph/pass/left_dims.h"
 
 static bool read_steps(const mp_graph *graph, int32_t value, mp_cut *out, int64_t *by) {
     const int32_t n = mp_graph_maker(graph, value, "Slice");
@@ -30,6 +31,29 @@ static bool read_steps(const mp_graph *graph, int32_t value, mp_cut *out, int64_
 bool mp_cut_read(const mp_graph *graph, int32_t value, mp_cut *out) {
     int64_t by = 0;
     return read_steps(graph, value, out, &by) && by == 1;
+}
+
+bool mp_cut_read_piece(const mp_graph *graph, int32_t value, mp_cut *out) {
+    const int32_t n = mp_graph_maker(graph, value, "Split");
+    const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
+    if (v == NULL) {
+        return mp_cut_read(graph, value, out);
+    }
+    const int rank = mp_graph_rank(graph, v->in[0]);
+    const int64_t axis = mp_node_int(&v->node, "axis", 0);
+    *out = (mp_cut){.of = v->in[0], .axis = axis < 0 ? axis + rank : axis};
+    if (rank <= 0 || out->axis < 0 || out->axis >= rank) {
+        return false;
+    }
+    for (int i = 0; i < v->out_count; i++) {
+        const int64_t size = mp_dim_of_split(graph, v, i, (int)out->axis);
+        out->start = out->end;
+        out->end = i < v->out_count - 1 ? out->start + size : INT64_MAX;
+        if (size <= 0 || v->out[i] == value) {
+            return size > 0;
+        }
+    }
+    return false;
 }
 
 bool mp_cut_is_every_second(const mp_graph *graph, int32_t value, bool odd, int32_t *x) {

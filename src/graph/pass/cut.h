@@ -14,6 +14,9 @@ typedef struct mp_cut {
 /* Whether a Slice of numbers that are known, along one axis, makes `value`. */
 bool mp_cut_read(const mp_graph *graph, int32_t value, mp_cut *out);
 
+/* The same of a Split, too. */
+bool mp_cut_read_piece(const mp_graph *graph, int32_t value, mp_cut *out);
+
 /* Whether `value` is the first or second half of x's last dimension, which is `size` long, by a
  * Slice or a Split. */
 bool mp_cut_is_half(const mp_graph *graph, int32_t value, bool second, int32_t *x, int64_t *size);

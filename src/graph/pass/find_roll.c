@@ -16,8 +16,9 @@ static bool is_one_place(int64_t start, int64_t end, int64_t dim) {
 /* What is rolled by the Concat, or MP_NO_VALUE. */
 static int32_t find(const mp_graph *graph, const mp_vertex *v, int64_t *axis, int64_t *start) {
     mp_cut back, front;
-    if (v->in_count != 2 || !mp_cut_read(graph, v->in[0], &back) ||
-        !mp_cut_read(graph, v->in[1], &front) || back.of != front.of || back.axis != front.axis) {
+    if (v->in_count != 2 || !mp_cut_read_piece(graph, v->in[0], &back) ||
+        !mp_cut_read_piece(graph, v->in[1], &front) || back.of != front.of ||
+        back.axis != front.axis) {
         return MP_NO_VALUE;
     }
     const int64_t dim = mp_graph_dim(graph, back.of, (int)back.axis);

@@ -187,12 +187,12 @@ static int32_t look_at_rest(const mp_graph *graph, int32_t n, rotary *m) {
     const int64_t rotated = mp_graph_dim(graph, m->x, -1);
     mp_cut first = {.of = MP_NO_VALUE}, rest;
     if (v == NULL || v->in_count != 2 || v->in[0] != sum || !mp_graph_axis_is(graph, c, 3) ||
-        !mp_cut_read(graph, v->in[1], &rest) || rest.axis != 3) {
+        !mp_cut_read_piece(graph, v->in[1], &rest) || rest.axis != 3) {
         return n;
     }
     if (rest.of == m->x) { /* heads are rotated as a whole, and nothing is left */
         first = (mp_cut){.of = m->x, .axis = 3};
-    } else if (!mp_cut_read(graph, m->x, &first) || first.of != rest.of || first.axis != 3) {
+    } else if (!mp_cut_read_piece(graph, m->x, &first) || first.of != rest.of || first.axis != 3) {
         return n;
     }
     const int64_t size = mp_graph_dim(graph, first.of, 3);

@@ -5,14 +5,16 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
+#include "base/macros.h"
 #include "graph/look.h"
 
 #include <stdio.h>
 
 /* A normalisation of rows of the last dimension, by constants of one type with x. */
 static bool is_norm(const mp_graph *graph, const mp_vertex *v) {
-    const bool centred = mp_vertex_is(v, "LayerNormalization");
-    if ((!centred && !mp_vertex_is(v, "RMSNormalization")) ||
+    static const char *const norms[] = {"LayerNormalization", "RMSNormalization",
+                                        "SimplifiedLayerNormalization"};
+    if (!mp_vertex_is_any(v, norms, MP_COUNT_OF(norms)) ||
         mp_node_int(&v->node, "axis", -1) != -1 || mp_vertex_out(v, 1) != MP_NO_VALUE ||
         mp_vertex_out(v, 2) != MP_NO_VALUE) {
         return false;

@@ -2,6 +2,7 @@
  * as floats and quantised again.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
+#include "op/move/strided_copy.h"
 #include "op/pointwise/pointwise_steps.h"
 #include "op/quantize/quantize_steps.h"
 #include "op/rows/reduce_steps.h"
@@ -111,6 +112,63 @@ static mp_status plan_global_mean(mp_planner *p) {
     return convert(p, false, x->type, OUT_SCALE, means, MP_OUT(0), count);
 }
 
+/* ---- tensors side by side ---- */
+
+enum { FIRST = 2, EACH = 3 }; /* of QLinearConcat, behind the result's scale and zero point */
+
+/* The shape of all of them along `axis` of the first. */
+static mp_status joined_shape(const mp_planner *p, int axis, mp_shape *shape) {
+    *shape = p->in[FIRST].shape;
+    for (int i = FIRST + EACH; i < p->in_count; i += EACH) {
+        mp_shape other = p->in[i].shape;
+        const int64_t added = other.rank == shape->rank ? other.dim[axis] : 0;
+        other.dim[axis] = shape->dim[axis];
+        if (!mp_shape_equal(&other, shape) ||
+            __builtin_add_overflow(shape->dim[axis], added, &shape->dim[axis])) {
+            char a[MP_SHAPE_TEXT], b[MP_SHAPE_TEXT];
+            return MP_FAIL(INVALID_ARGUMENT, "inputs of shape %s and %s differ beside axis %d",
+                           mp_shape_text(&p->in[FIRST].shape, a), mp_shape_text(&p->in[i].shape, b),
+                           axis);
+        }
+    }
+    return MP_OK;
+}
+
+/* Input `i` with the result's scale, at this place in rows of `width` bytes. */
+static mp_status put(mp_planner *p, int i, int axis, int64_t column, int64_t width) {
+    const mp_shape *shape = &p->in[i].shape;
+    const int64_t count = mp_shape_count(shape), rows = mp_shape_span(shape, 0, axis);
+    mp_ref values, bytes;
+    if (count == 0) {
+        return MP_OK;
+    }
+    const mp_shape flat = {.rank = 2, .dim = {rows, count / rows}};
+    MP_TRY(load(p, i, &values));
+    MP_TRY(mp_plan_scratch_of(p, count, p->in[i].type, &bytes));
+    MP_TRY(convert(p, false, p->in[i].type, 0, values, bytes, count));
+    return mp_plan_strided_copy(
+        p, &flat, 1, &(mp_strided){.ref = bytes, .stride = {flat.dim[1], 1}},
+        &(mp_strided){.ref = MP_OUT(0), .offset = column, .stride = {width, 1}});
+}
+
+static mp_status plan_concat(mp_planner *p) {
+    mp_shape shape;
+    int axis = 0;
+    if (p->in_count < FIRST + EACH || (p->in_count - FIRST) % EACH != 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "%d inputs are not two and three for each tensor",
+                       p->in_count);
+    }
+    MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 0), p->in[FIRST].shape.rank, "axis", &axis));
+    MP_TRY(joined_shape(p, axis, &shape));
+    MP_TRY(mp_plan_output(p, 0, p->in[FIRST].type, &shape));
+    int64_t column = 0;
+    for (int i = FIRST; i < p->in_count; i += EACH) {
+        MP_TRY(put(p, i, axis, column, mp_shape_span(&shape, axis, shape.rank)));
+        column += mp_shape_span(&p->in[i].shape, axis, shape.rank);
+    }
+    return MP_OK;
+}
+
 /* ---- the rows ---- */
 
 static const mp_attr_def alpha_only[] = {{"alpha", MP_ATTR_FLOAT}, {NULL, 0}};
@@ -123,7 +181,17 @@ static const mp_attr_def channels_last[] = {{"channels_last", MP_ATTR_INT}, {NUL
         .attrs = (in_attrs)                                                                    \
     }
 
+static const mp_attr_def axis_only[] = {{"axis", MP_ATTR_INT}, {NULL, 0}};
 static const mp_op ops[] = {
+    {.domain = "com.microsoft",
+     .name = "QLinearConcat",
+     .since = 1,
+     .until = 1,
+     .types = {{"TF", MP_BIT(MP_F32)},
+               {"T8", MP_BIT(MP_I8) | MP_BIT(MP_U8)},
+               {"TV", MP_BIT(MP_I8) | MP_BIT(MP_U8) | MP_BIT(MP_F32)}},
+     .plan = plan_concat,
+     .attrs = axis_only},
     ROW("QLinearAdd", plan_binary, "add", NULL),
     ROW("QLinearMul", plan_binary, "mul", NULL),
     ROW("QLinearSigmoid", plan_unary, "sigmoid", NULL),

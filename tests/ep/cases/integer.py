@@ -109,6 +109,9 @@ for kind in BYTES:
         x = spread(1, shape, kind)
         case("QLinearSigmoid", [x, V(0.03), zero, V(0.0041), D(5, kind)], F32, (1,), domain=MS)
         case("QLinearLeakyRelu", [x, scale, zero, V(0.0143), D(5, kind)], F32, (1,), domain=MS, alpha=0.1)
+    for axis, shapes in ((1, ((2, 3, 5), (2, 4, 5), (2, 1, 5))), (-1, ((3, 7), (3, 0), (3, 2))), (0, ((5,), (20,)))):
+        each = [[spread(i, shape, kind), V(0.02 + 0.01 * (i % 2)), D(3 * i, kind)] for i, shape in enumerate(shapes)]
+        case("QLinearConcat", [V(0.03), D(3, kind), *itertools.chain(*each)], F32, (1,), domain=MS, axis=axis)
     for last in (0, 1):
         x = spread(1, (2, 3, 5, 4), kind)
         case("QLinearGlobalAveragePool", [x, scale, zero, V(0.0071), D(5, kind)], F32, (1,), domain=MS,
