@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random networks beside the CPU provider, whose results in float32 are the reference.
+
+How far ours may be from it is what rounding does: the same nodes, run one by one, are some way off, too.
+"""
+
+import numpy as np
+import onnxruntime as ort
+import op_model
+import provider
+
+ROUNDS = 3  # the third is captured
+LIMITS = {np.float32: 2e-5, np.float16: 1e-2}  # of the largest error, in parts of the results' root mean square
+OFF_MOST = {np.float32: 1e-2, np.float16: 0.5}  # beyond that rounding decides, and nothing can be said
+
+def far(found, expected, share=0):
+    """The largest error, but for that share of the results, in parts of the root mean square; infinite where what is no
+    finite number differs."""
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(expected)
+    if found.shape != expected.shape or not np.array_equal(found[~finite], expected[~finite], equal_nan=True):
+        return np.inf
+    wanted = expected[finite]
+    off = np.abs(found[finite] - wanted)
+    return 0 if off.size == 0 else np.quantile(off, 1 - share) / max(np.sqrt(np.mean(wanted**2)), 1e-3)
+
+
+def ours(net, kind, **more):
+    options = provider.session_options(threads=1)
+    if not net.is_optimised:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return provider.session(net.model(kind), provider_options={"use_tf32": "0", **more}, options=options)
+
+
+def reference(net):
+    """Results for a feed in float32; None for an empty one, for which the CPU provider ends the process at times."""
+    whole = ort.InferenceSession(net.model(np.float32), op_model.cpu_options(), [provider.CPU])
+    return lambda feed: whole.run(None, feed) if all(value.size for value in feed.values()) else None
+
+
+def compare(net, kind, feeds):
+    """None, or what is wrong; whether anything could be said of it."""
+    try:
+        expected = [*map(reference(net), feeds)]
+    except Exception:  # noqa: BLE001  (a change has made nonsense of it)
+        return None, False
+    try:
+        plain, fused, said = ours(net, kind, fusion="0"), ours(net, kind), False
+        for feed, wanted in zip(feeds, expected, strict=True):
+            ones = plain.run(None, feed)
+            all_found = [fused.run(None, feed) for _ in range(ROUNDS)]
+            sizes = {key: value.shape for key, value in feed.items()}
+            for name, want, one, *found in zip(net.outputs, wanted or ones, ones, *all_found, strict=True):
+                share = net.off_share if kind is np.float32 else net.off_share_halves
+                rounding, off = far(one, want, share), max(far(result, want, share) for result in found)
+                if not rounding <= OFF_MOST[kind]:
+                    if kind is np.float32 and not net.is_optimised:
+                        return f"node by node {name} is off by {rounding:.3g} for {sizes}", True
+                    continue
+                said = True
+                if not off <= max(LIMITS[kind], net.coarse, 6 * rounding):
+                    return f"{name} is off by {off:.3g}, node by node by {rounding:.3g}, for {sizes}", True
+                if net.is_repeated and not all(np.array_equal(found[0], other, equal_nan=True) for other in found[1:]):
+                    return f"{name} differs from run to run for {sizes}", True
+    except Exception as fault:  # noqa: BLE001
+        if "LayerNormFusion" in str(fault):  # of ONNX Runtime's, which mixes types up where norms are in float
+            return None, False
+        return f"{type(fault).__name__}: {str(fault)[:600]}", True
+    return None, said
