@@ -91,15 +91,16 @@ class Attention(Rows):
         way = self.style("heads", "none", "none", "none", "rms", "op", "length")
         gain = self.constant(1 + 0.2 * self.random.standard_normal(self.size))
         if way == "rms":
-            return [self("Mul", self("Div", x, self("Sqrt", self.sum(self.axes(
-                "ReduceMean", self("Pow", x, self.number(2)), -1, keepdims=1), self.number(1e-3)))), gain) for x in (q, k)]
+            squares = [self.mean(self("Pow", x, self.number(2)), -1) for x in (q, k)]
+            roots = [self("Sqrt", self.sum(square, self.number(1e-3))) for square in squares]
+            return [self("Mul", self("Div", x, root), gain) for x, root in zip((q, k), roots, strict=True)]
         if way == "op":
             return [self("LayerNormalization", x, gain, axis=-1, epsilon=1e-3) for x in (q, k)]
         if way == "length":
             q, k = [self("Div", x, self("Max", self.axes("ReduceL2", x, -1, keepdims=1), self.number(1e-3)))
                     for x in (q, k)]
             by = self.constant(3 + self.random.random((self.heads, 1, 1)))
-            q = self("Mul", q, self("Exp", self("Min", by, self.number(2.0))) if self.chance() else by)
+            q = self("Mul", q, self("Exp", self("Min", by, self.number(2))) if self.chance() else by)
         return q, k
 
     def attention(self, x):
@@ -117,40 +118,44 @@ class Attention(Rows):
         if self.shared > 1:
             sides[1:] = [self.repeated(side) for side in sides[1:]]
         q, k, v = sides
+        form = self.style("form", *["heads"] * 12, *["flat"] * 4, *["wide"] * 3)
+        if form == "flat":  # batch and heads are one dimension
+            sides = [self("Reshape", side, self.shape(side, -1, "2", self.size)) for side in sides]
+        if form == "wide":
+            sides = [self.axes("Unsqueeze", side, 0) for side in sides]
+        out = self("MatMul", self.weights(x, *sides[:2], form), sides[2])
+        if form == "flat":
+            out = self("Reshape", out, self.sizes(self.dim(x, 0), self.heads, self.dim(x, 1), self.size))
+        if form == "wide":
+            out = self.axes("Squeeze", out, 0)
+        return self.linear(self.reshape(self.turn(out, 0, 2, 1, 3), "0", "1", self.width), self.width, self.width)
+
+    def scores(self, q, k, form):
         scale = self.any(self.size**-0.5, self.size**-0.5, 0.3)
         where = self.style("scale", "scores", "q", "k", "both", "none")
         q = self.scaled(q, scale**0.5 if where == "both" else scale) if where in ("q", "both") else q
         k = self.scaled(k, scale**0.5 if where == "both" else scale) if where in ("k", "both") else k
-        flat = self.style("flat", False, False, False, True)
-        wide = not flat and self.style("wide", *[False] * 6, True)
-        q, k, v = [self("Reshape", side, self.shape(side, -1, "2", self.size)) if flat else
-                   self.axes("Unsqueeze", side, 0) if wide else side for side in (q, k, v)]
-        if not flat and not wide and self.chance(0.2):
+        if form == "heads" and self.chance(0.2):
             scores = self("Einsum", q, k, equation="bhqd,bhkd->bhqk")
         else:
-            scores = self("MatMul", q, self.turn(k, *((0, 2, 1) if flat else (0, 1, 2, 4, 3) if wide else (0, 1, 3, 2))))
+            perm = {"flat": (0, 2, 1), "heads": (0, 1, 3, 2), "wide": (0, 1, 2, 4, 3)}[form]
+            scores = self("MatMul", q, self.turn(k, *perm))
         scores = self.scaled(scores, scale) if where == "scores" else scores
         if self.style("cap", *[False] * 5, True):
             scores = self("Mul", self("Tanh", self("Div", scores, self.number(3))), self.number(3))
-        if flat and self.chance(0.8):
-            scores = self("Reshape", scores, self("Concat", *(
-                self.axes("Unsqueeze", size, 0) if isinstance(size, str) and size not in self.constants else size
-                for size in (self.dim(x, 0), self.ints(self.heads), self.dim(q, 1), self.dim(k, 1))), axis=0))
-            weights = self.softmax(self.masked(scores, x, k, 1))
-            weights = self("Reshape", weights, self("Concat", self.ints(-1), *(
-                self.axes("Unsqueeze", self.dim(side, 1), 0) for side in (q, k)), axis=0))
-        else:
-            talks = not flat and not wide and self.style("talks", *[False] * 5, True)
-            scores = self.talking(scores) if talks else scores
-            weights = self.softmax(scores if flat else self.masked(scores, x, sides[1], 2))
-            weights = self.talking(weights) if talks else weights
-        out = self("MatMul", weights, v)
-        out = self.axes("Squeeze", out, 0) if wide else out
-        if flat:
-            out = self("Reshape", out, self("Concat", self.axes("Unsqueeze", self.dim(x, 0), 0),
-                                            self.ints(self.heads), self.axes("Unsqueeze", self.dim(x, 1), 0),
-                                            self.ints(self.size), axis=0))
-        return self.linear(self.reshape(self.turn(out, 0, 2, 1, 3), "0", "1", self.width), self.width, self.width)
+        return scores
+
+    def weights(self, x, q, k, form):
+        scores = self.scores(q, k, form)
+        if form == "flat" and self.chance(0.2):
+            return self.softmax(scores)
+        if form == "flat":  # masks are of four dimensions
+            apart = self.sizes(self.dim(x, 0), self.heads, self.dim(q, 1), self.dim(k, 1))
+            weights = self.softmax(self.masked(self("Reshape", scores, apart), x, k, 1))
+            return self("Reshape", weights, self.sizes(-1, self.dim(q, 1), self.dim(k, 1)))
+        talks = form == "heads" and self.style("talks", *[False] * 5, True)
+        scores = self.masked(self.talking(scores) if talks else scores, x, k, 3 if form == "wide" else 2)
+        return self.talking(self.softmax(scores)) if talks else self.softmax(scores)
 
     # ---- masks ----
 
@@ -158,7 +163,11 @@ class Attention(Rows):
         """Which keys each query sees: [queries, keys], those behind it not."""
         many, count = self.dim(keys, axis), self.dim(x, 1)
         zero, one = self.constant(np.int64(0)), self.constant(np.int64(1))
-        ranges = self("Range", self("Sub", many, count), many, one), self("Range", zero, many, one)
+        begin, end = self("Sub", many, count), many
+        if "memory" in self.inputs:  # which may be shorter; a row that saw no key would be NaN, and 0 here
+            begin = self("Max", begin, zero)
+            end = self("Add", begin, count)
+        ranges = self("Range", begin, end, one), self("Range", zero, many, one)
         rows, columns = self.axes("Unsqueeze", ranges[0], 1), self.axes("Unsqueeze", ranges[1], 0)
         if self.chance():
             return self("LessOrEqual", columns, rows)

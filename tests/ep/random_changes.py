@@ -5,6 +5,7 @@ import itertools
 
 from random_kit import BOOL, FLOAT, INT, WIDE
 
+
 def edges(net, *kinds):
     return [(node, i) for node in net.nodes for i, name in enumerate(node.input)
             if name and net.kinds[name] in (kinds or (FLOAT, WIDE))]
@@ -84,7 +85,9 @@ def is_not_constant(net):
 
 
 def is_another_number(net):
-    numbers = [name for name, value in net.constants.items() if value.size == 1 and net.kinds[name] in (FLOAT, WIDE)]
+    powers = {node.input[1] for node in net.nodes if node.op_type == "Pow"}  # of what is below 0, too
+    numbers = [name for name, value in net.constants.items()
+               if value.size == 1 and net.kinds[name] in (FLOAT, WIDE) and name not in powers]
     if numbers:
         name = net.any(*numbers)
         net.constants[name] = net.constants[name] * net.any(0.9, 1.1, -1, 1.001)

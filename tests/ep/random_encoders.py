@@ -7,17 +7,17 @@ import random_changes
 from random_attention import POSITIONS, Attention
 from random_kit import FLOAT, INT
 
-SIZES = [(2, 5, 3), (1, 1, 4), (3, 4, 1), (2, 5, 3), (0, 3, 2)]  # texts, tokens, and tokens of the past
+SIZES = [(2, 5, 3), (2, 5, 3), (1, 1, 4), (3, 4, 1), (0, 3, 2)]  # texts, tokens, and tokens of the past
 WORDS = 23
 
 
 class Encoder(Attention):
     def __init__(self, seed):
         super().__init__(seed)
-        self.sizes = SIZES if self.chance(0.6) else [self.any(*SIZES[:-1])]
-        self.is_empty = len(self.sizes) > 1 and not self.is_optimised and self.chance()  # at last
-        self.sizes = self.sizes if self.is_empty or len(self.sizes) == 1 else self.sizes[:-1]
-        self.dims = ("texts", "tokens", "past") if len(self.sizes) > 1 else self.sizes[0]
+        self.lengths = SIZES if self.chance(0.6) else [self.any(*SIZES[:-1])]
+        self.is_empty = len(self.lengths) > 1 and not self.is_optimised and self.chance()  # at last
+        self.lengths = self.lengths if self.is_empty or len(self.lengths) == 1 else self.lengths[:-1]
+        self.dims = ("texts", "tokens", "past") if len(self.lengths) > 1 else self.lengths[0]
         self.shared = self.any(*[count for count in (1, 2, 4) if self.heads % count == 0])  # queries a head of keys
         self.write()
         for _ in range(self.any(0, 0, 1, 1, 2, 4, 8)):
@@ -63,8 +63,8 @@ class Encoder(Attention):
             return self.axes("ReduceMean", x, 1, keepdims=self.any(0, 1))
         return self.linear(self.norm(x), self.width, WORDS) if way == "words" else x
 
-    def feed(self, texts, tokens, past):
-        sizes, random = {"texts": texts, "tokens": tokens, "past": past, "all": tokens + past}, np.random.default_rng(1)
+    def feed(self, i, texts, tokens, past):
+        sizes, random = {"texts": texts, "tokens": tokens, "past": past, "all": tokens + past}, np.random.default_rng(i)
         made = {}
         for name, dims in self.inputs.items():
             shape = [sizes.get(dim, dim) for dim in dims]
@@ -78,4 +78,5 @@ class Encoder(Attention):
         return made
 
     def feeds(self):
-        return [self.feed(*size) for size in self.sizes]
+        sizes = self.lengths if len(self.lengths) > 1 else self.lengths * 2
+        return [self.feed(i, *size) for i, size in enumerate(sizes)]

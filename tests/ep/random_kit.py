@@ -106,6 +106,9 @@ class Net:
         if node.op_type == "Cast":
             del out.attribute[:]
             out.attribute.append(helper.make_attribute("to", self.type_of(node.output[0], kind)))
+        for a in out.attribute:
+            if a.type == a.TENSOR and a.t.data_type == TensorProto.FLOAT16:
+                a.t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(a.t).astype(kind)))
         for body in (a.g for a in out.attribute if a.type == a.GRAPH):
             for value in (*body.input, *body.output):
                 value.type.tensor_type.elem_type = self.type_of(value.name, kind)

@@ -6,39 +6,24 @@ Most are exact: scales are powers of two and numbers so short that float32 holds
 whatever computes them, and what is halfway between two integers is so everywhere.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import ml_dtypes
 import numpy as np
 import random_changes
-from random_kit import FLOAT, WIDE, Net
+from random_bytes import Bytes, Value
+from random_kit import FLOAT, WIDE
 
 CHANNELS = 16  # of the input
 SIZES = [(2, 8, 4), (1, 4, 8), (3, 8, 8), (2, 8, 4)]
-RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uint16": (0, 65535)}
-CHANGES = (random_changes.is_a_result, random_changes.is_read_elsewhere, random_changes.stays, random_changes.is_made_twice,
-           random_changes.changes_sides, random_changes.is_not_constant, random_changes.comes_at_another_time)
+CHANGES = [change for change in random_changes.CHANGES if change not in
+           (random_changes.is_scaled, random_changes.goes_along_another_axis, random_changes.is_another_number,
+            random_changes.has_more_dims)]
 MICROSOFT = {"domain": "com.microsoft"}
 
 
-@dataclass(frozen=True)
-class Value:
-    name: str
-    channels: int
-    level: int = 0  # an image's sides are smaller by 2 to the power of this
-    is_rows: bool = False  # [n, pixels, channels], not [n, channels, height, width]
-    is_short: bool = True  # as it is behind a DequantizeLinear
-    at: tuple | None = None  # the integers it was before: their name, scale, zero and type
-
-
-class Quantized(Net):
+class Quantized(Bytes):
     def __init__(self, seed, length=26):
-        super().__init__(seed, opset=21)
-        self.is_exact = self.chance(0.7)
-        self.off_share_halves = 0.1
-        if not self.is_exact:
-            self.off_share, self.coarse = 0.1, 1e-3  # a bias is rounded to an integer of the sums
-        self.type = self.any("int8", "uint8")
+        super().__init__(seed)
         x = self.input("given", FLOAT, "n", CHANNELS, "height", "width")
         self.values = [self.halfway(Value(x, CHANNELS, is_short=False))]
         layers = [self.conv, self.conv, self.rows, self.rows, self.sum, self.pool, self.activated, self.moved,
@@ -51,109 +36,25 @@ class Quantized(Net):
         for _ in range(self.any(0, 0, 1, 2, 3)):
             self.any(*CHANGES)(self)
 
-    # ---- scales ----
-
-    def scale(self, *dims, about=2.0**-5):
-        power = self.random.integers(-1, 2, dims)
-        return about * (2.0**power if self.is_exact else 2.0 ** (power + self.random.random(dims) - 0.5))
-
-    def zero(self, kind, *dims):
-        low, high = RANGES[kind]
-        middle = (low + high + 1) // 2
-        return np.array(self.any(middle, middle + 3, middle - 17, low + 40) + np.zeros(dims), kind)
-
-    def quantized(self, x):
-        """(integers, scale, zero, type): names."""
-        kind = self.type if self.chance(0.8) else self.any(*(["int8", "uint8"] * 2 + ["int16", "uint16"]))
-        zero = self.constant(self.zero(kind), kind)
-        scale = self.constant(self.scale(about=2.0**-5 if kind.endswith("8") else 2.0**-9))
-        if kind == "uint8" and self.chance(0.15):  # from 0 on, which need not be said
-            return self("QuantizeLinear", x, scale, kind=kind), scale, self.constant(np.uint8(0), kind), kind
-        return self("QuantizeLinear", x, scale, zero, kind=kind), scale, zero, kind
-
-    def read(self, value):
-        """What a DequantizeLinear gives, of its own or that of all."""
-        if value.at is None or self.chance(0.6):
-            return value.name
-        integers, scale, zero, _ = value.at
-        return self("DequantizeLinear", integers, scale, zero, kind=FLOAT)
-
-    def halfway(self, value):
-        """Quantised and back."""
-        at = self.quantized(value.name)
-        if self.chance(0.05):
-            self.outputs.append(at[0])
-        return replace(value, name=self("DequantizeLinear", *at[:3], kind=FLOAT), at=at,
-                       is_short=at[3].endswith("8"))
-
-    def short(self, value):
-        """In so few bits that a product of it is exact."""
-        while not value.is_short:
-            value = self.halfway(value)
-        return value
-
-    def keep(self, name, like, **changes):
-        value = replace(like, name=name, is_short=False, at=None, **changes)
-        self.values.append(self.halfway(value) if self.chance(0.9) else value)
-
-    def pick(self, is_rows=None):
-        fitting = [value for value in self.values if is_rows in (None, value.is_rows)]
-        return self.any(*fitting[-4:]) if fitting else None
-
-    # ---- weights ----
-
-    def weight(self, dims, axis, fan):
-        """Dequantised, whole or by the channels along `axis`, with seven bits, so that no processor saturates."""
-        kind = self.any("int8", "int8", "int8", "uint8", "int16", "int4")
-        about = 2.0 ** np.round(np.log2(1 / (20 * np.sqrt(fan)))) * (8 if kind == "int4" else 1)
-        limit = 7 if kind == "int4" else 63
-        values = np.clip(np.round(self.random.standard_normal(dims) * limit / 3), -limit, limit).astype(np.int64)
-        by_channel = self.chance()
-        count = (dims[axis],) if by_channel else ()
-        zero = np.array(self.any(0, 0, 5) if kind in ("int8", "int16") else 128 if kind == "uint8" else 0)
-        stored = (values + zero).astype(ml_dtypes.int4 if kind == "int4" else kind)
-        zero = (zero + np.zeros(count, np.int64)).astype(stored.dtype)
-        inputs = [self.constant(stored, kind), self.constant(self.scale(*count, about=about))]
-        if kind == "uint8" or zero.astype(int).any() or self.chance():
-            inputs.append(self.constant(zero, kind))
-        more = {"axis": self.any(axis, axis - len(dims))} if by_channel else {}
-        return self("DequantizeLinear", *inputs, kind=FLOAT, **more), self.constants[inputs[1]]
-
-    def bias(self, count, scales, value):
-        """None, floats, or 32 bits of the scale of the sums."""
-        way = self.any("none", "floats", "integers")
-        if way == "none":
-            return []
-        if way == "floats" or value.at is None:
-            return [self.constant(np.round(self.random.standard_normal(count) * 32) / 64)]
-        scale = self.constants[value.at[1]] * scales + np.zeros(scales.shape or ())
-        whole = np.round(self.random.standard_normal(count) * 0.5 / scale).astype(np.int32)
-        name = self.constant(whole, "int32")
-        more = {"axis": 0} if scale.ndim else {}
-        return [self("DequantizeLinear", name, self.constant(scale), kind=FLOAT, **more)]
-
     # ---- layers ----
 
     def conv(self):
         value = self.pick(is_rows=False)
-        if value is None:
-            return
-        value = self.short(value)
+        value = self.short(value or self.values[0])
         size, out = self.any(1, 1, 3), self.any(16, 16, 32, 12)
         groups = self.any(1, 1, 1, 2, value.channels)
         out = value.channels if groups == value.channels else out
-        if value.channels % groups or out % groups:
-            return
         stride = self.any(1, 1, 2) if value.level < 1 else 1
         fan = value.channels // groups * size * size
         attributes = {"group": groups, "pads": [size // 2] * 4, "strides": [stride] * 2, "kernel_shape": [size] * 2}
         changes = {"channels": out, "level": value.level + (stride > 1)}
         if self.chance(0.25) and value.at and value.at[3].endswith("8"):
-            return self.as_operator("QLinearConv", value, (out, value.channels // groups, size, size), 0, fan, changes,
-                                    **attributes)
-        weight, scales = self.weight((out, value.channels // groups, size, size), 0, fan)
-        made = self("Conv", self.read(value), weight, *self.bias(out, scales, value), **attributes)
-        self.finish(made, value, **changes)
+            self.as_operator("QLinearConv", value, (out, value.channels // groups, size, size), 0, fan, changes,
+                             **attributes)
+        else:
+            weight, scales = self.weight((out, value.channels // groups, size, size), 0, fan)
+            made = self("Conv", self.read(value), weight, *self.bias(out, scales, value), **attributes)
+            self.finish(made, value, **changes)
 
     def as_operator(self, op, value, dims, axis, fan, changes, **attributes):
         """Integers in and out; of weights zero is zero if it is said for each channel."""
@@ -192,34 +93,39 @@ class Quantized(Net):
         if self.chance(0.2):
             made = self("Add", made, self.constant(np.round(self.random.standard_normal(()) * 32) / 64))
         if self.chance(0.4):
-            made = self("Relu", made) if self.chance(0.7) else self("Clip", made, self.constant(0.0), self.constant(6.0))
+            bounds = [self.constant(0.0), self.constant(6.0)]
+            made = self("Relu", made) if self.chance(0.7) else self("Clip", made, *bounds)
         self.keep(made, value, **changes)
 
     def rows(self):
-        value = self.pick(is_rows=True)
+        value, out = self.pick(is_rows=True), self.any(16, 16, 32, 12)
         if value is None:
             value = self.pick()
             flat = self("Reshape", self.read(value), self.ints(0, value.channels, -1))
-            return self.keep(self("Transpose", flat, perm=[0, 2, 1]), value, is_rows=True)
-        value, out = self.short(value), self.any(16, 16, 32, 12)
+            self.keep(self("Transpose", flat, perm=[0, 2, 1]), value, is_rows=True)
+            return
+        value = self.short(value)
         if self.chance(0.25) and value.at and value.at[3].endswith("8"):
-            return self.as_operator("QLinearMatMul", value, (value.channels, out), 1, value.channels, {"channels": out})
-        if self.chance(0.3):
-            flat = self("Reshape", self.read(value), self.ints(-1, value.channels))
-            flat = self.halfway(replace(value, name=flat)) if self.chance() else replace(value, name=flat, at=None)
-            turned = self.any(0, 1)
-            dims = (out, value.channels) if turned else (value.channels, out)
-            weight, scales = self.weight(dims, 1 - turned, value.channels)
-            made = self("Gemm", self.read(self.short(flat)), weight, *self.bias(out, scales, self.short(flat)),
-                        transB=turned)
-            sizes = self("Shape", value.name)
-            return self.finish(self("Reshape", made, self("Concat", self.slice(sizes, 0, 0, 2), self.ints(out), axis=0)),
-                               value, channels=out)
-        weight, scales = self.weight((value.channels, out), 1, value.channels)
-        made = self("MatMul", self.read(value), weight)
-        for bias in self.bias(out, scales, value):
-            made = self("Add", *((made, bias) if self.chance() else (bias, made)))
-        self.finish(made, value, channels=out)
+            self.as_operator("QLinearMatMul", value, (value.channels, out), 1, value.channels, {"channels": out})
+        elif self.chance(0.3):
+            self.gemm(value, out)
+        else:
+            weight, scales = self.weight((value.channels, out), 1, value.channels)
+            made = self("MatMul", self.read(value), weight)
+            for bias in self.bias(out, scales, value):
+                made = self("Add", *((made, bias) if self.chance() else (bias, made)))
+            self.finish(made, value, channels=out)
+
+    def gemm(self, value, out):
+        """Of all rows in two dimensions."""
+        flat = replace(value, name=self("Reshape", self.read(value), self.ints(-1, value.channels)), at=None)
+        flat = self.halfway(flat) if self.chance() else flat
+        flat, turned = self.short(flat), self.any(0, 1)
+        weight, scales = self.weight((out, value.channels) if turned else (value.channels, out), 1 - turned,
+                                     value.channels)
+        made = self("Gemm", self.read(flat), weight, *self.bias(out, scales, flat), transB=turned)
+        sizes = self("Concat", self.slice(self("Shape", value.name), 0, 0, 2), self.ints(out), axis=0)
+        self.finish(self("Reshape", made, sizes), value, channels=out)
 
     def sum(self):
         value = self.short(self.pick())
@@ -228,11 +134,12 @@ class Quantized(Net):
         other, op = self.short(self.any(*others, value)), self.any("Add", "Add", "Mul")
         if self.chance(0.3) and value.at and other.at and value.at[3] == other.at[3] and value.at[3].endswith("8"):
             given = [name for at in (value.at, other.at) for name in (at[0], self.wide(at[1]), at[2])]
-            zero = self.zero(value.at[3]) & ~np.array(1, value.at[3])  # before an odd one the CPU provider rounds otherwise
+            zero = self.zero(value.at[3]) & ~np.array(1, value.at[3])  # where it is odd the CPU provider adds it first
             given += [self.constant(self.scale(), WIDE), self.constant(zero, value.at[3])]
-            return self.integers(f"QLinear{op}", given, value, **MICROSOFT)
-        made = self(op, self.read(value), self.read(other))
-        self.keep(self("Relu", made) if self.chance(0.4) else made, value)
+            self.integers(f"QLinear{op}", given, value, **MICROSOFT)
+        else:
+            made = self(op, self.read(value), self.read(other))
+            self.keep(self("Relu", made) if self.chance(0.4) else made, value)
 
     def pool(self):
         value = self.pick(is_rows=False)
@@ -253,15 +160,6 @@ class Quantized(Net):
             made = self(way, given, *([self.constant(-1.0), self.constant(2.0)] if way == "Clip" else []), **more)
         self.keep(made, value)
 
-    def same(self, made, value, **changes):
-        """Behind what moves elements they are quantised by the same numbers, mostly."""
-        if value.at is None or self.chance(0.2):
-            return self.keep(made, value, **changes)
-        _, scale, zero, kind = value.at
-        integers = self("QuantizeLinear", made, scale, zero, kind=kind)
-        name = self("DequantizeLinear", integers, scale, zero, kind=FLOAT)
-        self.values.append(replace(value, name=name, at=(integers, scale, zero, kind), **changes))
-
     def moved(self):
         value = self.pick()
         if value.is_rows:
@@ -270,7 +168,8 @@ class Quantized(Net):
             back = self("Transpose", heads, perm=[0, 2, 1, 3])
             self.same(self("Reshape", back, self.ints(0, -1, value.channels)), value)
         else:
-            self.same(self("Transpose", self("Transpose", self.read(value), perm=[0, 2, 3, 1]), perm=[0, 3, 1, 2]), value)
+            last = self("Transpose", self.read(value), perm=[0, 2, 3, 1])
+            self.same(self("Transpose", last, perm=[0, 3, 1, 2]), value)
 
     def joined(self):
         value = self.pick()

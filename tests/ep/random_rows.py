@@ -36,10 +36,14 @@ class Rows(Net):
         asked = [i for i, part in enumerate(parts) if isinstance(part, str)]
         if given == "zeros" and all(int(parts[i]) == i for i in asked):
             return self.ints(*(0 if i in asked else part for i, part in enumerate(parts)))
-        if given == "minus" and not self.is_empty and len(asked) == 2 and int(parts[asked[0]]) == asked[0] and -1 not in parts:
+        is_pair = len(asked) == 2 and int(parts[asked[0]]) == asked[0] and -1 not in parts
+        if given == "minus" and not self.is_empty and is_pair:
             return self.ints(*((0 if i == asked[0] else -1) if i in asked else part for i, part in enumerate(parts)))
-        lists = [self.axes("Unsqueeze", self.dim(x, int(part)), 0) if i in asked else self.ints(part)
-                 for i, part in enumerate(parts)]
+        return self.sizes(*(self.dim(x, int(part)) if i in asked else part for i, part in enumerate(parts)))
+
+    def sizes(self, *parts):
+        """A list of numbers, some of which nodes give."""
+        lists = [self.ints(part) if isinstance(part, int) else self.axes("Unsqueeze", part, 0) for part in parts]
         return self("Concat", *lists, axis=0)
 
     def reshape(self, x, *parts, of=None):
@@ -95,8 +99,8 @@ class Rows(Net):
         x = self("Mul", *((x, self.gain()) if self.chance() else (self.gain(), x)))
         return self.sum(x, self.weight(self.width, scale=0.2)) if way == "written" else x
 
-    def mean(self, x):
-        return self.axes("ReduceMean", x, self.any(-1, 2), keepdims=1)
+    def mean(self, x, *axes):
+        return self.axes("ReduceMean", x, *(axes or [self.any(-1, 2)]), keepdims=1)
 
     def gain(self):
         return self.constant(1 + 0.2 * self.random.standard_normal(self.width))

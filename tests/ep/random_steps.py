@@ -7,7 +7,7 @@ from onnx import helper
 from random_kit import BOOL, FLOAT, INT, WIDE, Net
 
 WIDTH = 8
-SIZES = [(5, 2, 3, True), (1, 1, 0, False), (4, 3, 1, True), (5, 2, 3, True), (3, 2, 6, False)]
+SIZES = [(5, 2, 3, True), (5, 2, 0, False), (1, 1, 0, False), (4, 3, 1, True), (4, 3, 6, True), (5, 2, 3, False)]
 CHANGES = [change for change in random_changes.CHANGES if change not in
            (random_changes.goes_along_another_axis, random_changes.has_more_dims, random_changes.is_another_number)]
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -147,8 +147,8 @@ class Steps(Net):
         """Some nodes behind what is given, of which the last result is new."""
         self.states += given
         for _ in range(self.any(1, 2, 4)):
-            inner = [self.state] * 5 + ([self.branch, self.loop, self.scan, self.recurrent, self.along] if depth < 2 else [])
-            self.any(*inner)(depth + 1)
+            bodies = [self.branch, self.loop, self.scan, self.recurrent, self.along] if depth < 2 else []
+            self.any(*[self.state] * 5, *bodies)(depth + 1)
         return self.bounded(self("Add", self.pick(self.states), self.any(*given)) if given else self.pick(self.states))
 
     def condition(self, count=None):
@@ -214,8 +214,9 @@ class Steps(Net):
 
         begin = [self.axes("Unsqueeze", carried[0], 0)] if grows else []
         graph = self.body([count, go, *inner, *grown], depth, write)
-        made = self("Loop", most, self.any("", self.constant(np.bool_(True))) if most else self.constant(np.bool_(True)),
-                    *carried, *begin, outputs=len(carried) + grows + results, kind=FLOAT, body=graph)
+        goes = "" if most and self.chance() else self.constant(np.bool_(True))
+        made = self("Loop", most, goes, *carried, *begin, outputs=len(carried) + grows + results, kind=FLOAT,
+                    body=graph)
         made = [made] if isinstance(made, str) else made
         self.states += made[:len(carried)]
         if grows:
@@ -225,8 +226,8 @@ class Steps(Net):
 
     def feeds(self):
         made = []
-        for steps, n, rounds, flag in SIZES:
-            random = np.random.default_rng(steps + 10 * n)
+        for i, (steps, n, rounds, flag) in enumerate(SIZES):
+            random = np.random.default_rng(i)
             feed = {"line": random.standard_normal((steps, n, WIDTH)), "state": random.standard_normal((n, WIDTH))}
             feed = {name: value.astype(np.float16).astype(np.float32) for name, value in feed.items()}
             feed |= {"rounds": np.array(rounds), "flag": np.array(flag), "one": np.ones((), np.float32),
