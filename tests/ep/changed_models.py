@@ -22,7 +22,7 @@ class Changed(Net):
         model = shape_inference.infer_shapes(onnx.load_from_string(make(np.float16)))
         graph = model.graph
         self.opset = max((entry.version for entry in model.opset_import if entry.domain == ""), default=17)
-        self.given = feeds
+        self.given = list(feeds)
         self.constants = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
         self.kinds = {t.name: kind_of(t.data_type) for t in graph.initializer}
         for t in onnx.load_from_string(make(np.float32)).graph.initializer:
@@ -33,11 +33,24 @@ class Changed(Net):
             self.kinds[value.name] = kind_of(value.type.tensor_type.elem_type)
         self.inputs = {value.name: [d.dim_param or d.dim_value for d in value.type.tensor_type.shape.dim]
                        for value in graph.input}
+        if self.chance():
+            self.leave_open()
         for node in graph.node:
             self.take(node)
         self.outputs = [value.name for value in graph.output]
-        for _ in range(self.any(1, 2, 3, 5)):
+        for _ in range(self.any(0, 1, 2, 3, 5, 9)):
             self.any(*changes)(self)
+
+    def leave_open(self):
+        """No two dimensions of inputs need be the same, so some may be 1 where others are more."""
+        self.inputs = {name: [f"{name}_{i}" if isinstance(dim, str) else dim for i, dim in enumerate(dims)]
+                       for name, dims in self.inputs.items()}
+        for feed in list(self.given):
+            name = self.any(*feed)
+            open_ = [i for i, dim in enumerate(self.inputs[name]) if isinstance(dim, str)]
+            if open_:
+                axis = self.any(*open_)
+                self.given.append({**feed, name: feed[name].take([0], axis)})
 
     def take(self, node):
         if node.op_type == "Constant":
