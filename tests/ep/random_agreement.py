@@ -11,7 +11,7 @@ import provider
 from random_kit import FLOAT
 
 ROUNDS = 3  # the third is captured
-LIMITS = {np.float32: 2e-5, np.float16: 1e-2}  # of the largest error, in parts of the results' root mean square
+LIMITS = {np.float32: 2e-5, np.float16: 3e-2}  # of the largest error, in parts of the results' root mean square
 OFF_MOST = {np.float32: 1e-2, np.float16: 0.5}  # beyond that rounding decides, and nothing can be said
 
 def far(found, expected, share=0):
@@ -57,12 +57,16 @@ def check(net, kind, sizes, wanted, one, found):
     return None, said
 
 
-def judged(net, feeds):
+def judged(net, kind, feeds):
     """Those of the feeds that the network is for, and what it makes of them; none where a change has made nonsense of
-    it."""
+    it, or ONNX Runtime does."""
     kept, expected = [], []
     try:
         run = reference(net)
+        if net.is_optimised:
+            options = op_model.cpu_options()
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+            ort.InferenceSession(net.model(kind), options, [provider.CPU])
     except Exception:  # noqa: BLE001
         return kept, expected
     for feed in feeds:
@@ -78,7 +82,7 @@ def judged(net, feeds):
 
 def compare(net, kind, feeds):
     """None, or what is wrong; whether anything could be said of it."""
-    feeds, expected = judged(net, feeds)
+    feeds, expected = judged(net, kind, feeds)
     if not feeds:
         return None, False
     try:
@@ -95,7 +99,5 @@ def compare(net, kind, feeds):
                 return fault, True
             said |= could
     except Exception as fault:  # noqa: BLE001
-        if "LayerNormFusion" in str(fault):  # of ONNX Runtime's, which mixes types up where norms are in float
-            return None, False
         return f"{type(fault).__name__}: {str(fault)[:600]}", True
     return None, said

@@ -31,6 +31,16 @@ def is_read_elsewhere(net):
         net.outputs.append(net("Tanh", node.input[i]))
 
 
+def is_read_for_nothing(net):
+    node, i = net.any(*edges(net))
+    net("Exp", node.input[i])
+
+
+def is_asked_for_its_size(net):
+    node, i = net.any(*edges(net))
+    net.outputs.append(net("Shape", node.input[i]))
+
+
 def stays(net):
     insert(net, *net.any(*edges(net)), net.any("Identity", "Dropout"))
 
@@ -119,5 +129,6 @@ def comes_at_another_time(net):
     net.nodes = order
 
 
-CHANGES = (is_a_result, is_read_elsewhere, stays, is_scaled, is_made_twice, changes_sides, goes_along_another_axis,
-           is_not_constant, is_another_number, has_more_dims, comes_at_another_time)
+CHANGES = (is_a_result, is_read_elsewhere, is_read_for_nothing, is_asked_for_its_size, stays, is_scaled, is_made_twice,
+           changes_sides, goes_along_another_axis, is_not_constant, is_another_number, has_more_dims,
+           comes_at_another_time)
