@@ -3,17 +3,20 @@
 
 import pytest
 import random_networks
+from ort_version import ORT
 
 SEEDS = 8
 BYTES = "+byte_conv,+byte_product,+channels_last"  # where products of integers gain something
 PASSES = dict.fromkeys(random_networks.KINDS, ("", "gpu")) | {"quantized": ("", f"gpu,{BYTES}")}
+
+pytestmark = pytest.mark.skipif(ORT < (1, 31), reason="the CPU provider, which is the reference, had faults then")
 
 
 @pytest.mark.parametrize("type_", random_networks.TYPES)
 @pytest.mark.parametrize(("kind", "words"), [(kind, words) for kind in PASSES for words in PASSES[kind]])
 def test_networks(kind, words, type_, monkeypatch):
     monkeypatch.setenv("MILLPOND_PASSES", words)
-    seeds = range(SEEDS * (4 if kind == "parts" else 1))  # each part once
+    seeds = range(SEEDS * (4 if kind == "parts" else 1))  # nearly each part
     found = {seed: random_networks.trial(kind, seed, type_) for seed in seeds}
     assert not {seed: fault for seed, (fault, _) in found.items() if fault}
     assert sum(could for _, could in found.values()) > 0.7 * len(seeds)
