@@ -111,7 +111,17 @@ static bool is_all_of(const mp_draft *draft, const value_class *classes, int32_t
            place_in(classes, value) == 0;
 }
 
-/* A result takes the place of an input that nobody reads afterwards, nor twice now. */
+/* Whether a result of the step lies in the class: one that nobody reads ends with the step, too. */
+static bool is_written(const mp_program_step *step, const value_class *classes, int32_t class) {
+    bool is = false;
+    for (int o = 0; o < step->out_count && !is; o++) {
+        is = step->out[o] != MP_NO_VALUE && find(classes, step->out[o]) == class;
+    }
+    return is;
+}
+
+/* A result takes the place of an input that nobody reads afterwards, nor twice now, and no other
+ * result has taken. */
 static void join_in_place(const mp_draft *draft, const mp_program_step *step,
                           value_class *classes) {
     for (int i = 0; i < step->in_place_count; i++) {
@@ -126,7 +136,8 @@ static void join_in_place(const mp_draft *draft, const mp_program_step *step,
         if (classes[out].of == out && is_all_of(draft, classes, in, whole) && whole != out &&
             classes[whole].spot.kind == MP_SPOT_BLOCK &&
             classes[whole].bytes == classes[out].bytes && classes[whole].last == step->at &&
-            !classes[whole].outlives && reads_of(step, classes, whole) == 1) {
+            !classes[whole].outlives && reads_of(step, classes, whole) == 1 &&
+            !is_written(step, classes, whole)) {
             join(classes, out, whole, 0);
         }
     }

@@ -276,6 +276,16 @@ DEVICE_TEST(joined_branches_leave_what_others_read) {
                8);
 }
 
+/* Both results of one step could lie where its input does: the one that a branch could read, which
+ * has nothing to do, ends there. */
+DEVICE_TEST(joined_branches_that_do_nothing) {
+    check_text(device,
+               INPUTS "q = Softmax-13 (x)\ns = Neg-13 (q)\ny = Add-14 (s, x)\n"
+                      "when c0\nm = Abs-13 (s)\nend\nr = Softmax-13 (x)\n"
+                      "v = millpond.Choose-1 (c0, x, r)\noutput y\noutput v\n",
+               5);
+}
+
 /* The inner condition is computed within the outer branch. */
 DEVICE_TEST(joined_branches_within_branches) {
     check_text(device,
