@@ -4,8 +4,8 @@
  *
  *     NhwcConv      becomes      Transpose --> Conv --> Transpose
  *
- * That is done where convolutions will have their channels last again, and elsewhere between
- * transpositions, which cancel.c takes out.
+ * That is done where convolutions will have their channels last again. Where the device does not
+ * care it is done between transpositions, which cancel.c takes out.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
@@ -23,10 +23,9 @@ static bool is_between_turns(const mp_graph *graph, const mp_vertex *v) {
            mp_graph_turns(graph, behind, to_first, RANK);
 }
 
-/* Whether a convolution of such weights is faster with its channels last. */
-static bool is_fast(const mp_graph *graph, const mp_vertex *v, mp_dtype type) {
-    return graph->prefers_last &&
-           (type == MP_F16 || type == MP_BF16 || (type == MP_F32 && v->node.options.tf32));
+/* Whether channels_last.c will have convolutions of such weights with their channels last. */
+static bool is_fast(const mp_vertex *v, mp_dtype type) {
+    return type == MP_F16 || type == MP_BF16 || (type == MP_F32 && v->node.options.tf32);
 }
 
 /* Of constant weights, whose bytes are here. */
@@ -34,7 +33,7 @@ static bool fits(const mp_graph *graph, const mp_vertex *v, bool forced) {
     const bool is_last = !v->is_gone && v->node.op == mp_op_find("com.microsoft", "NhwcConv", 1);
     const mp_tensor *w = is_last ? mp_graph_constant(graph, v->in[1]) : NULL;
     return w != NULL && w->data != 0 && w->shape.rank == RANK &&
-           (forced || is_fast(graph, v, w->type) || is_between_turns(graph, v));
+           (forced || (graph->prefers_last ? is_fast(v, w->type) : is_between_turns(graph, v)));
 }
 
 static mp_status turn(mp_graph *graph, int32_t n, const int64_t *order, int32_t from, int32_t to) {
