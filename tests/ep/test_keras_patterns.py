@@ -180,6 +180,35 @@ def test_a_loop_that_counts(rounds, most, first, by_number, ran, monkeypatch):
     assert [len(step["out"]) for step in loops] == [3]  # the count, the state and all states
 
 
+def test_a_loop_whose_numbers_cannot_be_counted():
+    """Numbers of bytes wrap around, and one that is asked for 2^40 times is given up."""
+    for kind, deep in ((np.uint8, 0), (np.int64, 40)):
+        body = Model(np.float32)
+        body.input("number", kind=TensorProto.INT64)
+        body.input("there", kind=TensorProto.BOOL)
+        tensor = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+        step, x = body.input("step", kind=tensor), body.input("x", 4)
+        more = body("Add", step, body.constant(1, kind))
+        asked = more
+        for _ in range(deep):
+            asked = body("Max", asked, asked)
+        goes_on = body("Greater", asked, body.constant(0, kind)) if kind == np.uint8 else \
+            body("Less", asked, body.constant(5, kind))
+        outs = {goes_on: (TensorProto.BOOL, []), more: (tensor, []),
+                body("Mul", x, body.constant(0.99)): (TensorProto.FLOAT, [4])}
+        outputs = [helper.make_tensor_value_info(value, *info) for value, info in outs.items()]
+        graph = helper.make_graph(body.nodes, "body", body.inputs, outputs, body.weights)
+        m = Model(np.float32)
+        m.input("x", 4)
+        given = [m.constant(1000, np.int64), m.constant(True, np.bool_), m.constant(0, kind), "x"]
+        m.nodes.append(helper.make_node("Loop", given, ["steps", "out"], "/loop", body=graph))
+        model = m.finish(m("Neg", "out"))
+        feed = {"x": values(4)}
+        wanted = provider.session(model, provider.CPU).run(None, feed)
+        got = provider.session(model, fall_back=False).run(None, feed)
+        np.testing.assert_allclose(got[0], wanted[0], rtol=1e-5)
+
+
 def image(batch):
     """Gates of channels by views, pixels that are repeated by Tile, and a softmax of channels, between Transposes."""
     m = Model(np.float32)

@@ -16,6 +16,7 @@
 
 enum {
     ROUNDS_MOST = 1 << 16,
+    WORK_MOST = 1 << 22,
     DEEP = 32,
     CARRIED_MOST = 64,
     LARGEST = 1 << 24 /* up to here float32 has every integer */
@@ -26,6 +27,7 @@ typedef struct round_state {
     const mp_graph *outer;
     const mp_vertex *v; /* the loop */
     int64_t number;
+    int64_t left; /* nodes that may still be computed: a graph can ask for one very often */
     double carried[CARRIED_MOST];
     bool is_known[CARRIED_MOST];
 } round_state;
@@ -34,9 +36,10 @@ static bool is_integer(double x) {
     return x == floor(x) && fabs(x) <= LARGEST;
 }
 
-/* One number or boolean that a constant holds. */
+/* One number or boolean that a constant holds; integers of fewer bits would wrap around. */
 static bool constant_of(const mp_graph *graph, int32_t value, double *out) {
     const mp_tensor *x = mp_graph_constant(graph, value);
+    const mp_dtype type = value != MP_NO_VALUE ? mp_graph_type(graph, value) : MP_NONE;
     if (x != NULL && x->type == MP_BOOL && x->data != 0 && mp_shape_count(&x->shape) == 1) {
         *out = *(const bool *)x->data ? 1 : 0;
         return true;
@@ -80,7 +83,7 @@ static bool compute(const mp_vertex *v, double a, double b, double *out) {
 }
 
 /* A value of the body in this round, if it is one number that can be known. */
-static bool value_of(const round_state *r, int32_t value, int depth, double *out) {
+static bool value_of(round_state *r, int32_t value, int depth, double *out) {
     const mp_graph *body = r->v->loop->body;
     const int32_t n = mp_graph_maker(body, value, NULL);
     const mp_vertex *v = n != MP_NO_NODE ? &body->nodes[n] : NULL;
@@ -93,7 +96,8 @@ static bool value_of(const round_state *r, int32_t value, int depth, double *out
     if (v == NULL) {
         return constant_of(body, value, out);
     }
-    if (depth == 0 || v->guard != 0 || v->in_count < 1 || !value_of(r, v->in[0], depth - 1, &a)) {
+    if (depth == 0 || r->left-- <= 0 || v->guard != 0 || v->in_count < 1 ||
+        !value_of(r, v->in[0], depth - 1, &a)) {
         return false;
     }
     if (keeps_number(v)) { /* of a boolean or an integer that every type but bytes holds */
@@ -123,7 +127,7 @@ static void go_on(round_state *r) {
 /* How many rounds there are; 0 where that is not known. */
 static int64_t count_rounds(const mp_graph *graph, const mp_vertex *v) {
     const int32_t most = mp_vertex_in(v, 0), first = mp_vertex_in(v, 1);
-    round_state r = {.outer = graph, .v = v};
+    round_state r = {.outer = graph, .v = v, .left = WORK_MOST};
     double limit = ROUNDS_MOST, holds = 1;
     if (v->loop->carried > CARRIED_MOST ||
         (most != MP_NO_VALUE && !constant_of(graph, most, &limit)) ||
