@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 PASSES = ("", "gpu")
 
 
-def steps_of(model, feed, passes, monkeypatch, rtol=1e-4):
+def steps_of(model, feed, passes, monkeypatch, rtol=2e-3):  # TF32 may be used, which steps depend on
     """The operators of a run, in order, without views; the results are compared with the CPU provider's."""
     monkeypatch.setenv("MILLPOND_PASSES", passes)
     options = provider.session_options()
@@ -167,7 +167,7 @@ def test_a_loop_that_counts(rounds, most, first, by_number, ran, monkeypatch):
     monkeypatch.setenv("MILLPOND_PASSES", "")
     options = provider.session_options()
     _ort_islands.ask(options)
-    session = provider.session(model, options=options, fall_back=False)
+    session = provider.session(model, provider_options={"use_tf32": "0"}, options=options, fall_back=False)
     feed = {"x": values(9, 2, 4), "f": values(4)}
     wanted = provider.session(model, provider.CPU).run(None, feed)
     got = session.run(None, feed)
