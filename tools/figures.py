@@ -171,6 +171,7 @@ def kinds():
     return rates({"networks": "kinds of transformers and torchvision, float16", "timm": "kinds of timm, float16",
                   "detectors": "torchvision's detectors, float32 and float16",
                   "written": "other kinds, float32 and float16",
+                  "tools": "as ONNX Runtime's tools rewrite them",
                   "dynamo": "exported by torch's newer exporter, float16",
                   "bf16": "encoders and decoders in bfloat16"})
 
