@@ -44,7 +44,8 @@ static bool constant_of(const mp_graph *graph, int32_t value, double *out) {
         *out = *(const bool *)x->data ? 1 : 0;
         return true;
     }
-    return value != MP_NO_VALUE && mp_graph_number(graph, value, out) && is_integer(*out);
+    return (type == MP_F32 || type == MP_I32 || type == MP_I64) &&
+           mp_graph_number(graph, value, out) && is_integer(*out);
 }
 
 static bool input_of(const round_state *r, int i, double *out) {
