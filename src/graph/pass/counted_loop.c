@@ -138,7 +138,7 @@ static int64_t count_rounds(const mp_graph *graph, const mp_vertex *v) {
     for (int k = 0; k < v->loop->carried; k++) {
         r.is_known[k] = constant_of(graph, mp_vertex_in(v, MP_LOOP_HEAD_IN + k), &r.carried[k]);
     }
-    while (r.number < limit && r.number < ROUNDS_MOST) {
+    while ((double)r.number < limit && r.number < ROUNDS_MOST) {
         if (!value_of(&r, v->loop->body->outputs[0], DEEP, &holds)) {
             return 0;
         }
