@@ -188,6 +188,20 @@ TEST(graph_pass_byte_concat) {
           "y = Concat-13 (x, b#10) \"all\" axis=-1\n"
           "output y\n",
           2);
+    /* integers of another scale that others read, too: floats are made of them once */
+    LEFT_ALONE(NULL, JOINED "a = DequantizeLinear-13 (x, s, o)\nb = DequantizeLinear-13 (z, t, o)\n"
+                            "c = Concat-13 (a, b) axis=-1\ny = QuantizeLinear-13 (c, s, o)\n"
+                            "output y\noutput z\n");
+    check(NULL,
+          JOINED "y = com.microsoft.QLinearConcat-1 (s, o, x, s, o, z, t, o) \"all\" axis=1\n"
+                 "output y\noutput z\n",
+          "input x u8[2,3]\ninput z u8[2,4]\nconst s f32[] = 0.5\nconst t f32[] = 0.25\n"
+          "const o u8[] = 3\nx#6 = DequantizeLinear-13 (x, s, o) \"all\"\n"
+          "z#7 = DequantizeLinear-13 (z, t, o) \"all\"\n"
+          "y#8 = Concat-13 (x#6, z#7) \"all\" axis=1\n"
+          "y = QuantizeLinear-13 (y#8, s, o) \"all\"\n"
+          "output y\noutput z\n",
+          1);
     /* of floats, and what others read as floats */
     LEFT_ALONE(NULL, "input x u8[2,3]\ninput f f32[2,4]\nconst s f32[] = 0.5\nconst o u8[] = 3\n"
                      "a = DequantizeLinear-13 (x, s, o)\nc = Concat-13 (a, f) axis=1\n"

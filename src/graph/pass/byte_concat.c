@@ -4,8 +4,10 @@
  *     QLinearConcat                              becomes   Concat of QuantizeLinear of
  *     QuantizeLinear of a Concat of floats                 DequantizeLinear of each
  *
- * The floats of the second are DequantizeLinear's, all of them.
- * SPDX-License-Identifier: Apache-2.0 */
+ * The floats of the second are DequantizeLinear's, all of them. Integers of another scale that
+ * others read, too, such as all layers behind read them in DenseNet, would be brought to a scale
+ * for each of those: they are joined as floats, which are made once. SPDX-License-Identifier:
+ * Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
 #include "graph/pass/add_view.h"
@@ -42,9 +44,24 @@ static bool is_linear(const mp_graph *graph, const mp_vertex *v) {
     return true;
 }
 
+/* Whether it is as the result, or the only one to read it brings it there. */
+static bool is_own(const mp_graph *graph, const mp_quantized *from, const mp_quantized *to) {
+    return mp_quantized_alike(from, to) || mp_graph_uses(graph, from->value) == 1;
+}
+
+static bool are_own(const mp_graph *graph, const mp_vertex *v) {
+    mp_quantized to, from;
+    bool own = mp_quantized_by(graph, v, 0, v->out[0], &to);
+    for (int i = FIRST; own && i < v->in_count; i += EACH) {
+        own = mp_quantized_by(graph, v, i + 1, v->in[i], &from) && is_own(graph, &from, &to);
+    }
+    return own;
+}
+
 static mp_status from_linear(mp_graph *graph, int32_t n) {
     const mp_vertex v = graph->nodes[n];
     const mp_dtype type = mp_graph_type(graph, v.in[1]);
+    const bool own = are_own(graph, &v);
     const mp_attr axis = {
         .name = "axis", .kind = MP_ATTR_INT, .i = mp_node_int(&v.node, "axis", 0)};
     const mp_node node = {.op = mp_op_find("", "Concat", 13),
@@ -53,16 +70,29 @@ static mp_status from_linear(mp_graph *graph, int32_t n) {
                           .attrs = &axis,
                           .attr_count = 1,
                           .options = v.node.options};
-    int32_t in[WIDTH_MAX];
+    int32_t in[WIDTH_MAX], to[] = {MP_NO_VALUE, v.in[0], v.in[1]};
     int count = 0;
     for (int i = FIRST; i < v.in_count; i += EACH) {
         const mp_shape shape = graph->values[v.in[i]].tensor.shape;
         const int32_t from[] = {v.in[i], v.in[i + 1], v.in[i + 2]};
-        int32_t to[] = {MP_NO_VALUE, v.in[0], v.in[1]};
-        MP_TRY(add(graph, n, "DequantizeLinear", from, MP_F32, &shape, &to[0]));
-        MP_TRY(add(graph, n, "QuantizeLinear", to, type, &shape, &in[count++]));
+        MP_TRY(add(graph, n, "DequantizeLinear", from, MP_F32, &shape, &in[count]));
+        to[0] = in[count];
+        if (own) {
+            MP_TRY(add(graph, n, "QuantizeLinear", to, type, &shape, &in[count]));
+        }
+        count++;
     }
-    return mp_graph_change_node(graph, n, &node, in, count, v.out, 1);
+    if (own) {
+        return mp_graph_change_node(graph, n, &node, in, count, v.out, 1);
+    }
+    const mp_node quantize = {.op = mp_op_find("", "QuantizeLinear", 13),
+                              .version = 13,
+                              .name = v.node.name,
+                              .options = v.node.options};
+    const mp_tensor floats = {.type = MP_F32, .shape = graph->values[v.out[0]].tensor.shape};
+    MP_TRY(mp_graph_add_value(graph, graph->values[v.out[0]].name, &floats, &to[0]));
+    MP_TRY(mp_graph_add_part(graph, n, &node, in, count, to[0]));
+    return mp_graph_change_node(graph, n, &quantize, to, 3, v.out, 1);
 }
 
 /* ---- between floats ---- */
@@ -79,7 +109,8 @@ static int32_t joined_before(const mp_graph *graph, int32_t n) {
         return MP_NO_NODE;
     }
     for (int i = 0; i < v->in_count; i++) {
-        if (!mp_dequantized(graph, v->in[i], &from) || from.type != to.type) {
+        if (!mp_dequantized(graph, v->in[i], &from) || from.type != to.type ||
+            !is_own(graph, &from, &to)) {
             return MP_NO_NODE;
         }
     }
