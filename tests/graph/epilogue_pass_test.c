@@ -179,6 +179,18 @@ TEST(graph_pass_channels_last_of_shapes) {
           4);
 }
 
+/* What stands for a constant may have more dimensions than that. */
+TEST(graph_pass_channels_last_leaves_shapes_of_constants) {
+    check("+channels_last,-conv_epilogue",
+          "input x f32[1,4,8,8]\nconst w f32[4,4,3,3]\nconst k f32[4,1,1] = 1 2 3 4\n"
+          "a = Conv-11 (x, w)\ny = Mul-14 (a, k)\ns = Shape-13 (k)\noutput y\noutput s\n",
+          "input x f32[1,4,8,8]\nconst w f32[4,4,3,3]\nconst k f32[4,1,1] = 1 2 3 4\n"
+          "const k#8 f32[1,1,1,4] = 1 2 3 4\nx#6 = Transpose-13 (x) \"x\" perm=[0,2,3,1]\n"
+          "a#7 = com.ms.internal.nhwc.Conv-11 (x#6, w)\ny#9 = Mul-14 (a#7, k#8)\n"
+          "s = Shape-13 (k)\ny = Transpose-13 (y#9) \"y\" perm=[0,3,1,2]\noutput y\noutput s\n",
+          3);
+}
+
 /* Parts without a twin are turned for the convolution that reads all of them. */
 TEST(graph_pass_channels_last_of_parts) {
     check("+channels_last",

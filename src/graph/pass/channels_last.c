@@ -163,9 +163,11 @@ static bool is_range(const mp_node *node, int rank, int64_t *from, int64_t *to) 
     return *from >= 0 && *from < *to && *to <= rank;
 }
 
+/* The twin of a constant may have more dimensions than that. */
 static bool sees_twin(const mp_layout *l, const mp_vertex *v) {
     int64_t from = 0, to = 0;
-    return mp_vertex_is(v, "Shape") && is_range(&v->node, mp_twin_rank(l, v->in[0]), &from, &to);
+    return mp_vertex_is(v, "Shape") && !l->graph->values[v->in[0]].is_constant &&
+           is_range(&v->node, mp_twin_rank(l, v->in[0]), &from, &to);
 }
 
 /* An image that is only there for its sizes need not be made of its twin. */
