@@ -6,12 +6,11 @@
  *
  * The floats of the second are DequantizeLinear's, all of them. Integers of another scale that
  * others read, too, such as all layers behind read them in DenseNet, would be brought to a scale
- * for each of those: they are joined as floats, which are made once. SPDX-License-Identifier:
- * Apache-2.0 */
+ * for each of those: they are joined as floats, which are made once.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
 #include "graph/pass/add_view.h"
-
 #include "graph/pass/quantized.h"
 
 enum { WIDTH_MAX = 64, FIRST = 2, EACH = 3 };
