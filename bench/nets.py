@@ -30,7 +30,7 @@ from nets_kinds import CLASSIFIERS, DETECTORS, SEGMENTERS, TRANSFORMERS, VIDEOS
 from nets_timm import NETWORKS as TIMM
 from nets_tools import FLOATS as REMADE_FLOATS
 from nets_tools import KINDS as REMADE
-from nets_tools import MODEL_TYPES, dit, remade, vae
+from nets_tools import MODEL_TYPES, dit, remade, residual_block, vae
 from nets_written import BUILDS, FLOATS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -263,16 +263,7 @@ def unet():
     import torch
     from torch import nn
 
-    class Block(nn.Module):
-        def __init__(self, c, d):
-            super().__init__()
-            self.a, self.b = nn.GroupNorm(32, c), nn.GroupNorm(32, d)
-            self.c, self.d = nn.Conv2d(c, d, 3, padding=1), nn.Conv2d(d, d, 3, padding=1)
-            self.skip = nn.Conv2d(c, d, 1) if c != d else nn.Identity()
-
-        def forward(self, x):
-            y = self.c(nn.functional.silu(self.a(x)))
-            return self.skip(x) + self.d(nn.functional.silu(self.b(y)))
+    Block = residual_block()  # noqa: N806  (a class)
 
     class Pixels(nn.Module):
         def __init__(self, c, heads=8):

@@ -76,10 +76,8 @@ def dit(width=384, heads=6, depth=6, side=32):
     return Net(), [torch.randn(2, 4, side, side), torch.randn(2, width)]
 
 
-def vae(widths=(256, 128, 64), side=32):
-    """The decoder of latent images: blocks of convolutions between normalised groups, pixels that look at each other,
-    and sizes that double."""
-    import torch
+def residual_block():
+    """The class of blocks of diffusion networks: two convolutions behind normalised groups, beside what they get."""
     from torch import nn
 
     class Block(nn.Module):
@@ -92,6 +90,17 @@ def vae(widths=(256, 128, 64), side=32):
         def forward(self, x):
             y = self.c(nn.functional.silu(self.a(x)))
             return self.skip(x) + self.d(nn.functional.silu(self.b(y)))
+
+    return Block
+
+
+def vae(widths=(256, 128, 64), side=32):
+    """The decoder of latent images: blocks of convolutions between normalised groups, pixels that look at each other,
+    and sizes that double."""
+    import torch
+    from torch import nn
+
+    Block = residual_block()  # noqa: N806  (a class)
 
     class Pixels(nn.Module):
         def __init__(self, c):

@@ -65,7 +65,7 @@ def test_a_filled_skeleton_runs(kind, tmp_path):
     branches = [tensor for branch in graph.node[-1].attribute for tensor in branch.g.initializer]
     values |= {tensor.name: numpy_helper.to_array(tensor) for tensor in branches}
     for name, x in constants(kind).items():
-        if name in ("w", "v"):
+        if name in ("w", "v"):  # other numbers of the same mean
             assert values[name].dtype == kind and values[name].shape == x.shape and (values[name] != x).any()
             np.testing.assert_allclose(values[name].mean(dtype=float), x.mean(dtype=float), rtol=0.1)
             assert values[name].min() >= x.min() and values[name].max() <= x.max()

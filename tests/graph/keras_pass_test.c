@@ -229,6 +229,14 @@ TEST(graph_pass_line_conv) {
           "pads=[0,1] group=1\noutput y\n",
           3);
     LEFT_ALONE(NULL, LINE("0 0 2 0 0 0", "[1,0,0,0]"));
+    /* together more than there are numbers for */
+    check(NULL, LINE("0 0 0 0 0 9223372036854775807", "[0,0,0,1]"),
+          "input x f32[?,2,9]\nconst p i64[6] = 0 0 0 0 0 9223372036854775807\n"
+          "const conv#14 f32[3] = 2 2 12\nconst w#15 f32[3,2,2] = 2 4 6 8 5 6 7 8 36 4 8 12\n"
+          "z = Pad-13 (x, p) mode=\"constant\"\n"
+          "y = Conv-11 (z, w#15, conv#14) \"conv\" kernel_shape=[2] strides=[1] dilations=[2] "
+          "pads=[0,1] group=1\noutput y\n",
+          3);
 }
 
 DEVICE_TEST(graph_line_conv) {
@@ -248,6 +256,8 @@ TEST(graph_pass_find_upsample) {
           "coordinate_transformation_mode=\"asymmetric\" nearest_mode=\"floor\"\n"
           "y = Transpose-13 (x#13) \"up\" perm=[0,2,3,1]\noutput y\n",
           1);
+    /* more often than floats count */
+    LEFT_ALONE(NULL, REPEATED("1 1 1 2097152 1", "-1 9 8388608 2"));
     /* a whole dimension again; dimensions that are no longer those of x */
     LEFT_ALONE(NULL, REPEATED("1 1 2 1 1", "-1 9 8 2"));
     LEFT_ALONE(NULL, REPEATED("1 1 1 2 1", "-1 18 4 2"));

@@ -243,7 +243,13 @@ TEST(graph_pass_split_bias) {
         "output k\n"
         "output z\n",
         1);
-    /* what others read as it was, another row, a row of an output */
+    /* sizes whose sum is another number, what others read as it was, another row, a row of an
+     * output */
+    LEFT_ALONE("-bias", "input x f32[2,3,2]\nconst w f32[2,4] = 1 2 3 4 5 6 7 8\n"
+                        "const s i64[3] = 9223372036854775807 9223372036854775807 6\n"
+                        "const c f32[6] = 1 2 3 4 5 6\np = MatMul-13 (x, w)\n"
+                        "q, k, v = Split-18 (p, s) axis=-1\nj = Add-14 (v, c)\nz = Exp-13 (j)\n"
+                        "output q\noutput k\noutput z\n");
     LEFT_ALONE("-bias",
                PARTS(FIRST_ROW) "q, k, v = Split-18 (p, s) axis=-1\ni = Add-14 (a, q)\n"
                                 "y = Relu-14 (i)\noutput y\noutput k\noutput v\noutput p\n");

@@ -10,7 +10,14 @@
 #include "graph/pass.h"
 #include "graph/pass/add_view.h"
 
-enum { RANK_LEAST = 3, RANK_MOST = 5, STEPS_MOST = 12, PARTS_MOST = 16, REPEATED = -1 };
+enum {
+    RANK_LEAST = 3,
+    RANK_MOST = 5,
+    STEPS_MOST = 12,
+    PARTS_MOST = 16,
+    TIMES_MOST = 1 << 20, /* which floats have exactly, as Resize has scales */
+    REPEATED = -1
+};
 
 /* A dimension of x, or REPEATED; and how many elements it has, MP_DIM_UNKNOWN of the first. */
 typedef struct part {
@@ -75,7 +82,8 @@ static bool repeat(const mp_graph *graph, const mp_vertex *v, parts *p) {
         if (times[d] == 1) {
             continue;
         }
-        if (times[d] < 1 || p->first[d + 1] != p->first[d] || p->count == PARTS_MOST) {
+        if (times[d] < 1 || times[d] > TIMES_MOST || p->first[d + 1] != p->first[d] ||
+            p->count == PARTS_MOST) {
             return false;
         }
         for (int i = p->count; i > p->first[d]; i--) {
@@ -127,7 +135,9 @@ static bool regroup(const mp_graph *graph, int32_t result, parts *p) {
             continue;
         }
         while (size > made && at < p->count && p->list[at].size > 0) {
-            made *= p->list[at++].size;
+            if (__builtin_mul_overflow(made, p->list[at++].size, &made)) {
+                return false;
+            }
         }
         if (size != made) {
             return false;
@@ -165,7 +175,10 @@ static bool is_resized(const parts *p, int rank, int64_t order[RANK_MOST], float
             if (p->list[i].of != REPEATED) {
                 return false;
             }
-            count *= p->list[i].size;
+            count *= p->list[i].size; /* no more than the whole dimension, which is known */
+        }
+        if (count > TIMES_MOST) {
+            return false;
         }
         order[d] = p->list[p->first[d]].of;
         times[order[d]] = (float)count;

@@ -138,12 +138,10 @@ static mp_status try_pad(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
         return MP_OK;
     }
     for (int i = 0; i < count; i++) {
-        const int d = i % (w.rank + 2);
-        if (pads[i] < 0 || (d < 2 && pads[i] != 0)) {
+        const int d = i % (w.rank + 2), at = d - 2 + (i >= w.rank + 2 ? w.rank : 0);
+        if (pads[i] < 0 || (d < 2 && pads[i] != 0) ||
+            (d >= 2 && __builtin_add_overflow(w.pads[at], pads[i], &w.pads[at]))) {
             return MP_OK;
-        }
-        if (d >= 2) {
-            w.pads[d - 2 + (i >= w.rank + 2 ? w.rank : 0)] += pads[i];
         }
     }
     if (!mp_rewrite_allowed(rewrites)) {

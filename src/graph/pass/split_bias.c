@@ -36,8 +36,9 @@ static int32_t row_added(const mp_graph *graph, int32_t part, int64_t size, mp_d
                : MP_NO_NODE;
 }
 
-/* How long each part of a row is; false where that is not known. */
-static bool read_sizes(const mp_graph *graph, const mp_vertex *split, int rank, sums *out) {
+/* How long each part of a row of `columns` is; false where that is not known, or not so. */
+static bool read_sizes(const mp_graph *graph, const mp_vertex *split, int rank, int64_t columns,
+                       sums *out) {
     int64_t sizes[MP_RANK_MAX];
     int count = 0;
     const bool said =
@@ -46,12 +47,12 @@ static bool read_sizes(const mp_graph *graph, const mp_vertex *split, int rank, 
         out->size[i] = said && i < count   ? sizes[i]
                        : !said && rank > 0 ? mp_dim_of_split(graph, split, i, rank - 1)
                                            : MP_DIM_UNKNOWN;
-        if (out->size[i] <= 0) {
+        if (out->size[i] <= 0 || out->size[i] > columns - out->columns) {
             return false;
         }
         out->columns += out->size[i];
     }
-    return true;
+    return out->columns == columns;
 }
 
 /* Whether node `n` is a Split of the rows of a product by a constant matrix, which nobody else
@@ -71,7 +72,7 @@ static bool find(const mp_graph *graph, int32_t n, sums *out) {
     }
     bool found = false;
     *out = (sums){.product = v->in[0]};
-    if (!read_sizes(graph, v, rank, out)) {
+    if (!read_sizes(graph, v, rank, matrix->shape.dim[1], out)) {
         return false;
     }
     for (int i = 0; i < v->out_count; i++) {
@@ -81,7 +82,7 @@ static bool find(const mp_graph *graph, int32_t n, sums *out) {
         out->add[i] = row_added(graph, v->out[i], out->size[i], matrix->type, &out->row[i]);
         found = found || out->add[i] != MP_NO_NODE;
     }
-    return found && out->columns == matrix->shape.dim[1];
+    return found;
 }
 
 /* All rows one behind the other, zeros where nothing is added. */
