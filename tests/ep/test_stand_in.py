@@ -54,6 +54,25 @@ def test_results_come_at_once_and_are_the_same(tmp_path):
     assert all(name.startswith("fused_mul_sigmoid_add_") for name in names[6:]), names
 
 
+def test_rows_come_at_once(tmp_path):
+    done = run("""
+    nodes = [helper.make_node("Mul", ["x", "x"], ["a"]), helper.make_node("ReduceMean", ["a", "axes"], ["m"]),
+             helper.make_node("Sub", ["a", "m"], ["b"]), helper.make_node("Exp", ["b"], ["y"])]
+    model = small_models.model(nodes, {"x": [20, 50]}, {"y": [20, 50]}, {"axes": [-1]})
+    x = x.reshape(20, 50)
+    wanted = np.exp(x * x - np.mean(x * x, axis=1, keepdims=True))
+    session = profiled(folder, model)
+    print(*(right(session) for _ in range(3)))
+    time.sleep(1.5)
+    print(*(right(session) for _ in range(3)))
+    print(*fused(ended(session)))
+    """, tmp_path, MILLPOND_HOST_COMPILE_MS="1000")
+    assert done[:6] == ["True"] * 6
+    names = done[6:]
+    assert names[:3] == ["fused_row_stand_in"] * 3 and len(names) == 6, names
+    assert all(name.startswith("fused_mul_rowmean_sub_") for name in names[3:]), names
+
+
 def test_a_graph_waits_for_the_compiler(tmp_path):
     done = run("""
     session = profiled(folder, model, {"enable_cuda_graph": "1"})

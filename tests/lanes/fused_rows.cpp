@@ -2,15 +2,23 @@
  * a part of a warp or a block shares, kept and long ones, of whole packs and others.
  *
  * WAY 0 is a softmax of x * y + m with a mask m that is repeated and y for each row, and the
- * largest element; WAY 1 is a norm with a scale, the variance, and the least result.
+ * largest element; WAY 1 is a norm with a scale, the variance, and the least result. What stands in
+ * for the text (row_stand_in.cu) gives its bits, from the table TABLE.
  * SPDX-License-Identifier: Apache-2.0 */
 #include TEXT
 #include "divider.h"
 #include "lanes.h"
 
 #include <cmath>
+#include <cstring>
+
+extern "C" void row_stand_in(const mp_fused_args args);
 
 namespace {
+
+alignas(8) const unsigned char table[] = {
+#include TABLE
+};
 
 constexpr int32_t BATCH = 2, INNER = 3, ROWS = BATCH * INNER;
 constexpr double BOUND = sizeof(T) == 4 ? 2e-6 : 5e-3;
@@ -92,6 +100,22 @@ void check_norm(const Case &c, Buffer<T> &x, Buffer<T> &scale, Buffer<T> &out, B
     }
 }
 
+/* The bits of what the text wrote, which is in args, and of what its stand-in writes. */
+void check_stand_in(const Case &c, mp_fused_args args) {
+    const size_t sizes[] = {(size_t)ROWS * (size_t)c.columns, ROWS, ROWS};
+    Buffer<T> out(sizes[0], c.skew), first(ROWS), second(ROWS);
+    T *const made[] = {out.data(), first.data(), second.data()};
+    void *text[3];
+    for (int i = 0; i < 3; i++) {
+        text[i] = args.out[i];
+        args.out[i] = made[i];
+    }
+    run_blocks(c.blocks, c.lanes, [&] { row_stand_in(args); });
+    for (int i = 0; i < 3; i++) {
+        check(std::memcmp(made[i], text[i], sizes[i] * sizeof(T)) == 0, "bits of output", i);
+    }
+}
+
 void check_rows(const Case &c) {
     const size_t count = (size_t)ROWS * (size_t)c.columns;
     Buffer<T> x(count, c.skew), y(count, c.skew), row(ROWS), out(count, c.skew), first(ROWS),
@@ -106,6 +130,7 @@ void check_rows(const Case &c) {
     args.out[0] = out.data();
     args.out[1] = first.data();
     args.out[2] = second.data();
+    args.stand_in = table;
     args.walk = walk_of(c.columns);
     args.rows = ROWS;
     args.columns = c.columns;
@@ -116,6 +141,7 @@ void check_rows(const Case &c) {
 #else
     check_norm(c, x, y, out, first, second);
 #endif
+    check_stand_in(c, args);
 }
 
 } // namespace

@@ -22,7 +22,7 @@ PLANS = {
 }
 # What writes the texts of fused kernels, and what some of them compute: its number, how inputs are read, terms.
 WRITER = [*(f"op/fused/{name}.c" for name in ("expression", "expression_text", "function", "fused_row_source",
-                                               "fused_source", "fused_writer", "row_pass")),
+                                               "fused_source", "fused_writer", "row_pass", "stand_in")),
           "op/core/shape.c", "base/dtype.c", "base/escape.c", "base/status.c"]
 WAYS = (
     (0, "wsr", "x0=T x1=T x2=T:row t0=mul(x0,x2) t1=add(t0,x1) t2=rowmax(t1) t3=sub(t1,t2) t4=exp(t3) t5=rowsum(t4) "
@@ -248,10 +248,14 @@ def test_rows_of_fused_kernels(case, is_long, word, tmp_path):
     writer = made(tmp_path / "writer", [needs.program("gcc"), *C_FLAGS, HERE / "fused_text_main.c",
                                         *(SRC / source for source in WRITER), "-o", tmp_path / "writer"])
     expression = f"row=1{':long' * is_long} {terms.replace('T', word)}"
-    text = subprocess.run([writer, readings, expression], capture_output=True, text=True, check=True).stdout
-    (tmp_path / "text.cu").write_text(text)
-    options = ["-fsanitize=thread", f"-DWAY={way}", f"-DLONG={is_long}", f'-DTEXT="{tmp_path / "text.cu"}"']
+    for name, more in (("text", []), ("table", ["table"])):
+        written = subprocess.run([writer, readings, expression, *more], capture_output=True, text=True, check=True)
+        (tmp_path / name).write_text(written.stdout)
+    options = ["-fsanitize=thread", f"-DWAY={way}", f"-DLONG={is_long}", f'-DTEXT="{tmp_path / "text"}"',
+               f'-DTABLE="{tmp_path / "table"}"']
     objects = [compiled(tmp_path, HERE / "fused_rows.cpp", "fused_rows", options),
+               compiled(tmp_path, SRC / "kernel/fused/row_stand_in.cu", "row_stand_in",
+                        [*options[:1], "-DK_T0=f32", "-DK_T1=i64"]),
                compiled(tmp_path, HERE / "lanes.cpp", "unused", options[:1])]
     run_linked(tmp_path, objects, options[:1])
 

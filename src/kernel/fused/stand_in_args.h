@@ -10,9 +10,25 @@ enum {
     K_STAND_IN_FUNCTION = 0,
     K_STAND_IN_CAST = 1,
     K_STAND_IN_WHERE = 2,
-    K_STAND_IN_WHOLE = 0, /* how an input is read: an element for each of the output, */
-    K_STAND_IN_ONE = 1,   /* one for all, */
-    K_STAND_IN_VIEW = 2,  /* or the next view of the walk */
+    K_STAND_IN_REDUCTION = 3,
+    K_STAND_IN_WHOLE = 0,  /* how an input is read: an element for each of the output, */
+    K_STAND_IN_ONE = 1,    /* one for all, */
+    K_STAND_IN_VIEW = 2,   /* or the next view of the walk */
+    K_STAND_IN_COLUMN = 3, /* where there are rows: one for each of a row, */
+    K_STAND_IN_ROW = 4,    /* one for each row, */
+    K_STAND_IN_ROWS = 5,   /* or the row that begins where the next view is */
+};
+
+/* Of rows. */
+enum {
+    K_STAND_IN_PASSES = 9,
+    K_STAND_IN_SUMS = 8,     /* reductions of a pass */
+    K_STAND_IN_ORDER = 1024, /* terms of all passes */
+    K_STAND_IN_SUM = 0,      /* what a reduction gives */
+    K_STAND_IN_MEAN = 1,
+    K_STAND_IN_MAX = 2,
+    K_STAND_IN_MIN = 3,
+    K_STAND_IN_PRODUCT = 4,
 };
 
 /* Types of elements, by ONNX's numbers. */
@@ -33,7 +49,7 @@ enum {
 
 typedef struct k_stand_in_term {
     uint8_t kind;
-    uint8_t function; /* the number of its row in pointwise.def, from 0 */
+    uint8_t function; /* the number of its row in pointwise.def, from 0, or of the reduction */
     uint8_t type;     /* of the result */
     uint8_t from;     /* what a function is computed in, or a cast casts */
     uint8_t out;      /* slots */
@@ -48,5 +64,18 @@ typedef struct k_stand_in_code {
     uint8_t out_type[K_FUSED_OUT], out_slot[K_FUSED_OUT];
     uint8_t is_apart; /* the output is the last view of the walk */
 } k_stand_in_code;
+
+/* Of an expression with reductions; it lies between the code and the terms. A pass computes again
+ * what it needs for each element of the row, and ends with the reductions that are in its order. */
+typedef struct k_stand_in_rows {
+    int32_t pack, packs; /* elements of a pack; those that a lane has at a time */
+    int32_t pass_count;
+    uint8_t is_row_in[K_FUSED_IN], is_row_out[K_FUSED_OUT];
+    uint8_t order[K_STAND_IN_ORDER]; /* numbers of terms */
+    /* Ends in `order` by pass, of which the last is behind all: of terms that the row has one value
+     * of, computed before, and of what is computed for each element. Each begins where the one
+     * before ends. */
+    uint16_t row_end[K_STAND_IN_PASSES + 1], element_end[K_STAND_IN_PASSES];
+} k_stand_in_rows;
 
 #endif

@@ -139,9 +139,15 @@ static mp_status copy_table(const void *table, mp_device *device, mp_stream *str
 /* `*out`: its table, where the kernel becomes ready later; 0 where that is to be waited for. */
 static mp_status stand_in_for(mp_device *device, mp_kernel *kernel, const mp_expression *e,
                               const mp_reading *readings, mp_addr *out) {
-    mp_stand_in_table written;
+    union {
+        mp_stand_in_table elements;
+        mp_row_stand_in_table rows;
+    } written;
     mp_kernel *other = NULL;
-    const size_t size = is_wanted(device) ? mp_stand_in_write(e, readings, &written) : 0;
+    const bool has_rows = e->row_dims > 0;
+    const size_t size = !is_wanted(device) ? 0
+                        : has_rows         ? mp_row_stand_in_write(e, readings, &written.rows)
+                                           : mp_stand_in_write(e, readings, &written.elements);
     const mp_table table = {.fill = copy_table,
                             .context = &written,
                             .key = &written,
@@ -152,7 +158,8 @@ static mp_status stand_in_for(mp_device *device, mp_kernel *kernel, const mp_exp
     if (size == 0) {
         return MP_OK;
     }
-    MP_TRY(mp_kernel_cache_open(device, "fused_stand_in", &other));
+    MP_TRY(
+        mp_kernel_cache_open(device, has_rows ? "fused_row_stand_in" : "fused_stand_in", &other));
     return device->ops->kernel_ready_later(device, kernel, other)
                ? mp_table_cache_get(device, &table, out)
                : MP_OK;

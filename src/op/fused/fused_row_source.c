@@ -138,11 +138,18 @@ static int packs_of(const row_writer *r, bool is_kept) {
     return packs;
 }
 
-int64_t mp_fused_row_keep(const mp_expression *e, const mp_reading *readings) {
+mp_row_packs mp_fused_row_packs(const mp_expression *e, const mp_reading *readings) {
     const mp_fused_writer w = {.e = e, .readings = readings};
     row_writer r;
     open_rows(&r, &w);
-    return packs_of(&r, true) * pack_of(&w);
+    return (mp_row_packs){.pack = (int)pack_of(&w), .packs = packs_of(&r, !e->is_long)};
+}
+
+int64_t mp_fused_row_keep(const mp_expression *e, const mp_reading *readings) {
+    mp_expression kept = *e;
+    kept.is_long = false;
+    const mp_row_packs packs = mp_fused_row_packs(&kept, readings);
+    return (int64_t)packs.packs * packs.pack;
 }
 
 /* ---- what is of rows ---- */
