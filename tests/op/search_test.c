@@ -98,6 +98,15 @@ DEVICE_TEST(arg_of_rows_that_begin_anywhere) {
             check_arg(device, types[t], (rows){1100, 33, 1}, how < 2, how % 2 != 0);
         }
     }
+    for (int how = 0; how < 4; how++) {
+        static const mp_dtype kinds[] = {MP_F32, MP_F16, MP_I8, MP_F64};
+        const int64_t most = 128 / (int64_t)mp_dtype_size(kinds[how]);
+        const int64_t many = (int64_t)device->info.multiprocessors * 512;
+        for (int64_t columns = 5; columns <= most; columns += 1 + columns / 6) {
+            check_arg(device, kinds[how], (rows){many + 1, columns, 1}, how < 2, how % 2 != 0);
+            check_arg(device, kinds[3 - how], (rows){many, 16, 1}, how < 2, how % 2 != 0);
+        }
+    }
 }
 
 /* ONNX Runtime's CPU provider starts from the first element and takes what compares as better. */
@@ -105,7 +114,26 @@ DEVICE_TEST(arg_passes_over_nan_unless_it_is_first) {
     const float x[] = {1, NAN, 3, 2, NAN, 1, 3, 2, NAN, NAN, NAN, NAN};
     const int64_t largest[] = {2, 0, 0}, smallest[] = {0, 0, 0};
     const mp_attr attrs[] = {OP_INT("axis", 1)};
+    enum { MANY = 24000, ROWS = 3, COLUMNS = 5 }; /* rows that may be a lane's each */
+    static float wide[MANY * ROWS][COLUMNS];
+    for (int i = 0; i < MANY * ROWS; i++) {
+        memcpy(wide[i], x + i % ROWS * (COLUMNS - 1), (COLUMNS - 1) * sizeof x[0]);
+        wide[i][COLUMNS - 1] = NAN;
+    }
     for (int which = 0; which < 2; which++) {
+        op_case many = {.name = which == 0 ? "ArgMax" : "ArgMin",
+                        .version = 13,
+                        .attrs = attrs,
+                        .attr_count = 1,
+                        .in = {op_f32(wide[0], MANY * ROWS, COLUMNS)},
+                        .in_count = 1,
+                        .out_count = 1};
+        op_run(device, &many);
+        for (int i = 0; i < MANY * ROWS; i++) {
+            const int64_t want = which == 0 ? largest[i % ROWS] : smallest[i % ROWS];
+            CHECK_EQ_INT(((const int64_t *)many.out[0].data)[i], want);
+        }
+        op_close(device, &many);
         op_case c = {.name = which == 0 ? "ArgMax" : "ArgMin",
                      .version = 13,
                      .attrs = attrs,

@@ -1,10 +1,12 @@
 /* argmax_rows.cu - where in each row of neighbours the best element is, each row by a group of
- * lanes; of long rows, pieces are searched first and what was found is merged in a second launch.
- * As ONNX Runtime's CPU provider has it, a NaN never wins, but one in the first place does.
+ * lanes; of long rows, pieces are searched first and what was found is merged in a second launch,
+ * and each of many short ones is a lane's. As ONNX Runtime's CPU provider has it, a NaN never wins,
+ * but one in the first place does.
  *
  * A lane sees its elements in the order of the row, so that among equals the first stays because
  * nothing equal replaces it, or the last is found because what is equal does.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/core/index.h"
 #include "kernel/core/row_lanes.h"
 #include "kernel/rows/sort_args.h"
 
@@ -208,7 +210,70 @@ K_FN void merge(const mp_argmax_args *args, int64_t row, k_round t) {
     }
 }
 
+/* ---- short rows ---- */
+
+/* The next `count` elements, so many as their bytes are aligned. */
+K_FN k_pack unit_at(const T *x, int count) {
+    k_pack pack;
+    if (count == K_PACK) {
+        pack.words = ((const k_pack *)x)->words;
+    } else if (count * sizeof(T) == 8) {
+        const uint64_t both = *(const uint64_t *)(const void *)x;
+        pack.words.at[0] = (uint32_t)both;
+        pack.words.at[1] = (uint32_t)(both >> 32);
+    } else if (count * sizeof(T) == 4) {
+        pack.words.at[0] = *(const uint32_t *)(const void *)x;
+    } else {
+        pack.at[0] = *x;
+    }
+    return pack;
+}
+
+/* A row of whole units of `count` elements, which is a constant. Some are asked for before one is
+ * looked at. */
+K_FN found search_units(const mp_argmax_args *args, const T *x, int count) {
+    enum { UNITS = K_HOST ? 1 : 4 };
+    const int32_t columns = (int32_t)args->columns;
+    found f = nothing();
+    K_ONE_COPY
+    for (int32_t i = 0; i < columns; i += UNITS * count) {
+        k_pack unit[UNITS];
+        K_UNROLL
+        for (int k = 0; k < UNITS; k++) {
+            unit[k] = unit_at(x + (i + k * count < columns ? i + k * count : i), count);
+        }
+        K_UNROLL
+        for (int k = 0; k < UNITS; k++) {
+            K_UNROLL
+            for (int e = 0; e < count; e++) {
+                const int32_t place = i + k * count + e;
+                const rank y = turned(args, unit[k].at[e]);
+                const int wins = place < columns && (y > f.best || (args->last && y == f.best));
+                f.best = wins ? y : f.best;
+                f.place = wins ? (uint32_t)place : f.place;
+            }
+        }
+    }
+    return f;
+}
+
+K_FN found search_short(const mp_argmax_args *args, const T *x) {
+    enum { PAIR = sizeof(T) < 8 ? 8 / sizeof(T) : 1, WORD = sizeof(T) < 4 ? 4 / sizeof(T) : 1 };
+    const int32_t columns = (int32_t)args->columns;
+    return columns % K_PACK == 0 ? search_units(args, x, K_PACK)
+           : columns % PAIR == 0 ? search_units(args, x, PAIR)
+           : columns % WORD == 0 ? search_units(args, x, WORD)
+                                 : search_units(args, x, 1);
+}
+
 K_BLOCK_KERNEL_IN_64(K_ARGMAX_LANES_MAX, mp_argmax_args, args) {
+    if (args.stage == K_ARGMAX_SHORT) {
+        K_GRID_LOOP(row, args.rows) {
+            const found f = search_short(&args, (const T *)args.x + row * args.columns);
+            put(&args, row, f.place == NOWHERE ? ~(uint64_t)0 : f.place ^ args.last);
+        }
+        return;
+    }
     const k_round t = k_rounds(args.width);
     const int64_t parts = args.stage == K_ARGMAX_PIECES ? args.rows * args.pieces : args.rows;
     K_ROUND_LOOP(first, t, parts) {

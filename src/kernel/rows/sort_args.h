@@ -18,7 +18,7 @@ typedef struct k_best {
     uint64_t key, tie;
 } k_best;
 
-enum { K_ARGMAX_WHOLE, K_ARGMAX_PIECES, K_ARGMAX_MERGE, K_ARGMAX_LANES };
+enum { K_ARGMAX_WHOLE, K_ARGMAX_PIECES, K_ARGMAX_MERGE, K_ARGMAX_LANES, K_ARGMAX_SHORT };
 
 /* Lanes of a block of argmax_rows.cu. */
 enum { K_ARGMAX_LANES_MAX = 512 };

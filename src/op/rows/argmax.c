@@ -74,11 +74,27 @@ static mp_status launch_rows(mp_planner *p, const mp_kernel *kernel, mp_argmax_a
                      MP_BIND(mp_argmax_args, partial, partial));
 }
 
+/* Whether rows are so short that groups of lanes would have next to nothing of each, and enough of
+ * them for a lane to have one: those of a block stay in its cache. */
+static bool are_short(const mp_planner *p, const mp_argmax_args *args) {
+    enum { BYTES = 128, ROWS_EACH = 512, PACK = 16 };
+    return p->align >= PACK && args->columns <= BYTES / (int64_t)mp_dtype_size(p->in[0].type) &&
+           args->rows >= (int64_t)p->device->info.multiprocessors * ROWS_EACH;
+}
+
 static mp_status find_in_rows(mp_planner *p, mp_argmax_args args, mp_ref out) {
-    enum { LEAST = 8192, MOST = 1 << 30 };
+    enum { LEAST = 8192, MOST = 1 << 30, SHORT_LANES = 128 };
     const mp_kernel *kernel = NULL;
     mp_ref partial = MP_NOWHERE;
     MP_TRY(mp_plan_kernel(p, &kernel, "arg_rows_%s", mp_dtype_word(p->in[0].type)));
+    if (are_short(p, &args)) {
+        args.stage = K_ARGMAX_SHORT;
+        return MP_LAUNCH(
+            p, kernel,
+            mp_plan_grid_rows(p, MP_CEIL_DIV(args.rows, (int64_t)SHORT_LANES), SHORT_LANES), args,
+            MP_BIND(mp_argmax_args, x, MP_IN(0)), MP_BIND(mp_argmax_args, out, out),
+            MP_BIND(mp_argmax_args, partial, MP_NOWHERE));
+    }
     const int64_t wanted =
         mp_row_pieces(args.rows, args.columns, p->device->info.multiprocessors, LEAST);
     args.pieces = MP_MAX(wanted, MP_CEIL_DIV(args.columns, (int64_t)MOST));
