@@ -1,6 +1,7 @@
 /* column_sum.cu - sums or means over rows, x[outer][rows][line] to out[outer][line], where rows are
- * whole aligned packs of 16 bytes: what is left of each channel of an image with channels last. Of
- * many rows to few columns in two launches: pieces of the rows first, then the sum of those.
+ * whole aligned packs of 16 bytes, or some rows together are: what is left of each channel of an
+ * image with channels last. Of many rows to few columns in two launches: pieces of the rows first,
+ * then the sum of those.
  *
  * A block has a few packs side by side and many lanes below each, which take every so many-th row,
  * some of them at once. Lanes below each other meet in shared memory: first each column's parts by
@@ -60,6 +61,11 @@ K_FN c_sums c_read(const mp_column_sum_args *args, const c_round *r, int32_t min
     return c_walk((const T *)args->x + at, args->line, r->begin + mine, r->end, step);
 }
 
+K_FN void c_store(const mp_column_sum_args *args, int64_t flat, K_SUM sum) {
+    const K_SUM rows = (K_SUM)args->rows * (K_SUM)args->folds;
+    ((T *)args->out)[flat] = T_store((TC)(args->mean ? sum / rows : sum));
+}
+
 /* Column `c` of those that the block has. */
 K_FN void c_put(const mp_column_sum_args *args, const c_round *r, uint32_t c, K_SUM sum) {
     const uint32_t pack = r->first + c / K_PACK;
@@ -72,7 +78,7 @@ K_FN void c_put(const mp_column_sum_args *args, const c_round *r, uint32_t c, K_
         const int64_t row = outer * (args->pieces - 1) + r->piece;
         ((K_SUM *)args->partial)[flat + row * args->line] = sum;
     } else {
-        ((T *)args->out)[flat] = T_store((TC)(args->mean ? sum / (K_SUM)args->rows : sum));
+        c_store(args, flat, sum);
     }
 }
 
@@ -99,8 +105,28 @@ K_FN void c_meet(const mp_column_sum_args *args, const c_round *r, k_round t, c_
     }
 }
 
+/* Of pieces whose lines are several rows: a block adds all parts of a column. */
+K_FN void c_fold(const mp_column_sum_args *args) {
+    const int64_t columns = args->line / args->folds, parts = (int64_t)args->pieces * args->folds;
+    const K_SUM *partial = (const K_SUM *)args->partial;
+    for (int64_t c = blockIdx.x; c < columns; c += gridDim.x) {
+        K_SUM sum = 0;
+        K_BLOCK_LOOP(i, parts) {
+            sum += partial[i * columns + c];
+        }
+        sum = k_block_sum(sum);
+        if (threadIdx.x == 0) {
+            c_store(args, c, sum);
+        }
+    }
+}
+
 K_BLOCK_KERNEL_IN_64(K_COLUMN_SUM_LANES, mp_column_sum_args, args) {
     K_SHARED(K_SUM, shared);
+    if (args.folds > 1 && args.stage == K_REDUCE_MERGE) {
+        c_fold(&args);
+        return;
+    }
     const k_round t = k_rounds(args.width); /* `group` is the row of lanes */
     const int64_t tiles = (args.packs + (int64_t)t.width - 1) >> k_log2(t.width);
     const int64_t rounds = args.stage == K_REDUCE_PIECES ? tiles * args.pieces : tiles;

@@ -168,9 +168,11 @@ K_FN g_affine g_affine_of(const mp_group_norm_args *args, const g_part *part, co
     return a;
 }
 
-/* x times its sigmoid; never exponentiates a positive number, so nothing overflows. */
+/* x times its sigmoid; never exponentiates a positive number, so nothing overflows. What the
+ * hardware's power is off, elements of 16 bits do not show. */
 K_FN TC g_swish(TC x) {
-    const TC e = K_M(exp)(-p_abs(x));
+    const TC e =
+        sizeof(T) == 2 ? (TC)p_power_of_two(-(float)p_abs(x) * 1.44269504f) : K_M(exp)(-p_abs(x));
     return x * ((x < (TC)0 ? e : (TC)1) * p_inverse((TC)1 + e));
 }
 
@@ -200,12 +202,10 @@ K_FN void g_go_along(const mp_group_norm_args *args, const g_affine *affine, con
         for (int j = 0; j < AHEAD; j++) {
             pack[j].words = ((const g_pack *)(x + (j * args->lines < left ? j * step : 0)))->words;
         }
-        K_ONE_COPY
-        for (int j = 0; j < AHEAD && j * args->lines < left; j++) {
-            ((g_pack *)(out + j * step))->words = g_made(args, affine, pack[0]).words;
-            K_UNROLL
-            for (int i = 0; i + 1 < AHEAD; i++) { /* the next one's turn */
-                pack[i] = pack[i + 1];
+        K_UNROLL
+        for (int j = 0; j < AHEAD; j++) {
+            if (j * args->lines < left) {
+                ((g_pack *)(out + j * step))->words = g_made(args, affine, pack[j]).words;
             }
         }
         x += AHEAD * step;
@@ -213,24 +213,14 @@ K_FN void g_go_along(const mp_group_norm_args *args, const g_affine *affine, con
     }
 }
 
-K_BLOCK_KERNEL_IN_64(K_GROUP_NORM_LANES, mp_group_norm_args, args) {
+K_BLOCK_KERNEL_LATE_OF(K_GROUP_NORM_LANES, G_BLOCKS, mp_group_norm_args, args) {
     K_SHARED(g_moments, moments);
     const int64_t items = g_items(&args);
     const T *x = (const T *)(args.sum ? args.sum : args.x);
     T *out = (T *)args.out;
+    k_wait();
     for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
         const g_part part = g_part_of(&args, item);
-        G_LANE_LOOP(lane) {
-            const g_seat seat = g_seat_of(&args, &part, (int32_t)lane);
-            if (seat.left > 0) {
-                k_bring_near((const U *)args.scale + seat.channel);
-                k_bring_near((const U *)args.bias + seat.channel);
-            }
-            for (int32_t on = 0; on < seat.left && on < AHEAD * args.lines; on += args.lines) {
-                const int64_t pixel = part.first + seat.line + on;
-                k_bring_near(x + g_at(&args, &part, pixel, seat.channel));
-            }
-        }
         g_merge_all(&args, &part, moments);
         __syncthreads();
         G_LANE_LOOP(lane) {

@@ -21,6 +21,7 @@ enum {
     PACK = K_JOIN(G_, K_ROWS) ? 16 / sizeof(T) : 1,
     AHEAD = PACK > 4 ? 2 : 4, /* packs of a lane that are on their way at a time */
     TEAM = K_HOST ? 1 : 16,   /* lanes that work on a group */
+    G_BLOCKS = 4,             /* that a multiprocessor has room for */
 };
 
 /* Its words are what is loaded and kept: elements of 16 bits would be taken apart at once. */
@@ -72,12 +73,13 @@ K_FN int64_t g_least(int64_t a, int64_t b) {
 }
 
 K_FN g_part g_part_of(const mp_group_norm_args *args, int64_t item) {
-    const int64_t rest = item / args->chunks;
+    const uint32_t rest = k_divide((uint32_t)item, args->by_chunks);
+    const uint32_t batch = k_divide(rest, args->by_slices);
     const int32_t width = args->across * PACK;
     g_part part;
-    part.chunk = (int32_t)(item - rest * args->chunks);
-    part.batch = rest / args->slices;
-    part.slice = (int32_t)(rest - part.batch * args->slices);
+    part.chunk = (int32_t)((uint32_t)item - rest * (uint32_t)args->chunks);
+    part.batch = batch;
+    part.slice = (int32_t)(rest - batch * (uint32_t)args->slices);
     part.low = part.chunk * width;
     part.high = (int32_t)g_least(part.low + width, args->channels);
     part.first = part.slice * args->slice;

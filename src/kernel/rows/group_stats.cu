@@ -80,27 +80,15 @@ K_FN void g_count(const g_pack *pack, const g_pack *base, g_sums *sums) {
     }
 }
 
-/* The next pack becomes the first, which comes last. */
-K_FN void g_turn(g_pack *pack) {
-    const g_pack first = pack[0];
-    K_UNROLL
-    for (int j = 0; j + 1 < AHEAD; j++) {
-        pack[j] = pack[j + 1];
-    }
-    pack[AHEAD - 1] = first;
-}
-
 /* Adds what is added to x, and writes the sums; `left` pixels from the first on. */
 K_FN void g_add_skip(const mp_group_norm_args *args, const g_place *place, int64_t step,
                      int32_t left, g_pack *pack, g_pack *skip) {
-    K_ONE_COPY
+    K_UNROLL
     for (int j = 0; j < AHEAD; j++) {
         if (j * args->lines < left) {
-            pack[0] = g_sum_of(args, pack[0], skip[0], place->add);
-            ((g_pack *)(place->sum + j * step))->words = pack[0].words;
+            pack[j] = g_sum_of(args, pack[j], skip[j], place->add);
+            ((g_pack *)(place->sum + j * step))->words = pack[j].words;
         }
-        g_turn(pack);
-        g_turn(skip);
     }
 }
 
@@ -123,10 +111,11 @@ K_FN void g_add(const mp_group_norm_args *args, g_place place, const g_seat *sea
             }
             g_add_skip(args, &place, step, left, pack, skip);
         }
-        K_ONE_COPY
-        for (int j = 0; j < AHEAD && j * args->lines < left; j++) {
-            g_count(&pack[0], base, sums);
-            g_turn(pack);
+        K_UNROLL
+        for (int j = 0; j < AHEAD; j++) {
+            if (j * args->lines < left) {
+                g_count(&pack[j], base, sums);
+            }
         }
         place.x += AHEAD * step;
         place.sum += AHEAD * step;
@@ -214,9 +203,10 @@ K_FN void g_put(const mp_group_norm_args *args, const g_part *part, TA count, TA
     }
 }
 
-K_BLOCK_KERNEL_IN_64(K_GROUP_NORM_LANES, mp_group_norm_args, args) {
+K_BLOCK_KERNEL_LATE_OF(K_GROUP_NORM_LANES, G_BLOCKS, mp_group_norm_args, args) {
     K_SHARED(TA, shared);
     const int64_t items = g_items(&args);
+    k_wait();
     for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
         const g_part part = g_part_of(&args, item);
         const TA count = (TA)(part.end - part.first);

@@ -140,6 +140,7 @@ typedef struct mp_group_norm_args {
     int32_t activation;    /* a K_GROUP_NORM_ */
     float epsilon;
     k_divider by_each, by_width; /* by channels of a group, and of a chunk */
+    k_divider by_chunks, by_slices;
 } mp_group_norm_args;
 
 enum { K_GROUP_NORM_LANES = 256, K_GROUP_NORM_BLOCKS = 2 }; /* of a multiprocessor */
@@ -183,7 +184,9 @@ enum { K_CUMULATIVE_LANES, K_CUMULATIVE_TOTALS, K_CUMULATIVE_CARRIES, K_CUMULATI
 /* Lanes of a block of column_sum.cu. */
 enum { K_COLUMN_SUM_LANES = 256 };
 
-/* x[outer][rows][line] to out[outer][line]; lines are packs of 16 aligned bytes. */
+/* x[outer][rows][line] to out[outer][line]; lines are packs of 16 aligned bytes. Where rows are
+ * not, a line is `folds` of them one behind the other, which are added to one another in the end.
+ */
 typedef struct mp_column_sum_args {
     const void *x;
     void *out;
@@ -192,7 +195,7 @@ typedef struct mp_column_sum_args {
     int32_t rows, packs;           /* packs: of out */
     int32_t pieces, piece;         /* parts that the rows are summed in, and rows of each */
     int32_t stage, mean;           /* K_REDUCE_PIECES, ...; the sum over `rows` */
-    int32_t width, unused;         /* lanes side by side */
+    int32_t width, folds;          /* lanes side by side; 1 where lines are whole packs */
     k_divider by_packs, by_pieces; /* packs of a line */
 } mp_column_sum_args;
 

@@ -119,6 +119,8 @@ static void cut(const mp_planner *p, int64_t pack, int64_t size, mp_group_norm_a
     const int64_t slice = MP_CEIL_DIV(args->pixels, MP_MIN(wanted, most));
     args->slice = MP_MIN(slice, 1 << 30);
     args->slices = (int32_t)MP_CEIL_DIV(args->pixels, args->slice);
+    args->by_chunks = mp_divider((uint32_t)args->chunks);
+    args->by_slices = mp_divider((uint32_t)args->slices);
 }
 
 /* What both launches bind of. */
@@ -163,6 +165,10 @@ static mp_status plan_last(mp_planner *p, const group_norm *g, bool repeated) {
                        .sum = g->skips ? g->sum : MP_NOWHERE};
     const mp_kernel *stats = NULL, *apply = NULL;
     cut(p, pack, (int64_t)mp_dtype_size(type), &args);
+    if (args.batch > INT32_MAX / args.slices / args.chunks) {
+        return MP_FAIL(UNSUPPORTED, "%lld images of %lld pixels; fewer are needed",
+                       (long long)args.batch, (long long)args.pixels);
+    }
     MP_TRY(mp_plan_scratch_of(p, args.batch * args.groups * args.spans * args.slices * 2, MP_F32,
                               &refs.partial));
     MP_TRY(mp_plan_kernel(p, &stats, "group_stats_%s_%s", rows, word));
