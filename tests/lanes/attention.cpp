@@ -50,6 +50,8 @@ struct mask_of {
     int skew = 0; /* elements behind a multiple of 16 bytes */
 };
 
+int32_t tiles_each = 0; /* of BY_TURNS: that a block has at a time */
+
 struct shape {
     int heads, rows, keys, size, row_warps, sets;
     bool causal = false;
@@ -313,6 +315,7 @@ mp_attention_args args_of(const shape &s, tensors &t) {
     args.k = t.k.data();
     args.v = t.v.data();
     args.round = BY_TURNS ? (s.rows + args.tile_rows - 1) / args.tile_rows : 2;
+    args.groups = tiles_each;
     args.row_blocks = (s.group * s.rows + args.tile_rows - 1) / args.tile_rows;
     args.by_row_blocks = divider(args.row_blocks);
     args.by_kv_heads = divider(kv_heads);
@@ -453,6 +456,24 @@ void check_caps() {
 }
 #endif
 
+#if BY_TURNS
+void check_turns() {
+    check_attention({5, 130, 3 * KEYS + 5, HEAD}); /* some tiles of a block are of the next head */
+    check_attention({2, 130, 65, HEAD});
+    check_attention({11, 1, 1, HEAD}); /* as many streams as groups */
+    check_attention({4, 50, 3 * KEYS, HEAD - 8, 0, 0, false, {}, 2, 1, 0, 0, 2});
+    for (int longest : {2 * KEYS + 70, 2 * KEYS}) { /* then the last entry has none */
+        shape s = {1, 90, 4 * KEYS, HEAD, 0, 0, false, {}, 1, 1, 0, longest, 3};
+        s.shorter = KEYS;
+        check_attention(s);
+    }
+    check_attention(
+        {2, 30, 40, HEAD, 0, 0, false, {}, 2, 1, 0, 0, 2, K_PADDING_NONE, 0, K_SINK_HEADS});
+    check_attention(
+        {1, 200, 90, HEAD - 16, 0, 0, false, {}, 1, 1, 0, 0, 1, K_PADDING_NONE, 0, K_SINK_ZERO});
+}
+#endif
+
 } // namespace
 
 void run_tests() {
@@ -468,19 +489,9 @@ void run_tests() {
         {2, 70, 5 * KEYS + 8, HEAD, 0, 0, false, {K_MASK_F16, true, true}, 1, 1, 0, 0, 2});
     return;
 #elif BY_TURNS
-    check_attention({5, 130, 3 * KEYS + 5, HEAD}); /* some tiles of a block are of the next head */
-    check_attention({2, 130, 65, HEAD});
-    check_attention({11, 1, 1, HEAD}); /* as many streams as groups */
-    check_attention({4, 50, 3 * KEYS, HEAD - 8, 0, 0, false, {}, 2, 1, 0, 0, 2});
-    for (int longest : {2 * KEYS + 70, 2 * KEYS}) { /* then the last entry has none */
-        shape s = {1, 90, 4 * KEYS, HEAD, 0, 0, false, {}, 1, 1, 0, longest, 3};
-        s.shorter = KEYS;
-        check_attention(s);
+    for (tiles_each = K_TURNS_GROUPS(K_HEAD); tiles_each > 0; tiles_each -= 2) {
+        check_turns();
     }
-    check_attention(
-        {2, 30, 40, HEAD, 0, 0, false, {}, 2, 1, 0, 0, 2, K_PADDING_NONE, 0, K_SINK_HEADS});
-    check_attention(
-        {1, 200, 90, HEAD - 16, 0, 0, false, {}, 1, 1, 0, 0, 1, K_PADDING_NONE, 0, K_SINK_ZERO});
     return;
 #elif BY_GROUPS
     check_attention({2, 130, 3 * KEYS + 5, HEAD});

@@ -178,7 +178,8 @@ typedef struct mp_attention_args {
     int64_t k_piece; /* of attention_few_wide: elements from 16 bytes of a key to the next ones */
     int32_t head_size, v_head_size;
     int32_t wide; /* rows are multiples of 8 elements that begin at multiples of 16 bytes */
-    int32_t group_lanes, groups;  /* of attention_few: lanes that share a key, keys at a time */
+    int32_t group_lanes, groups;  /* of attention_few: lanes that share a key, keys at a time; of
+                                     attention_turns: tiles that a block has at a time */
     int32_t tile_rows, tile_keys; /* of attention_tile: multiples of 4; of attention_mma, of
                                      K_MMA_ROWS and K_MMA_KEYS */
     int32_t round;                /* of attention_mma: blocks that come up at a time; INT32_MAX

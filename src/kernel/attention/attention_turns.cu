@@ -12,8 +12,9 @@
  * The rows of all key heads are cut into tiles of 64, and a block has neighbours. Where these are
  * of several key heads, there are several streams of keys: for each step a stage of each stream
  * follows, and groups let those pass that are not theirs. So as many tiles as all blocks have
- * groups take one round, whatever the rows of a head. Blocks stay for further tiles, whose
- * keys come while the last ones are still worked on.
+ * groups take one round, whatever the rows of a head. Of fewer tiles each block has as many as any
+ * other (`groups`), and groups without one let all stages pass. Blocks stay for further tiles,
+ * whose keys come while the last ones are still worked on.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention_args.h"
 
@@ -73,7 +74,8 @@ K_FN uint32_t t_tiles(const mp_attention_args *args) {
 }
 
 K_FN uint32_t t_shares(const mp_attention_args *args) {
-    return (t_tiles(args) + T_GROUPS - 1) / T_GROUPS;
+    const uint32_t each = (uint32_t)args->groups;
+    return (t_tiles(args) + each - 1) / each;
 }
 
 K_FN mma_block t_block_at(const mp_attention_args *args, uint32_t i) {
@@ -85,9 +87,9 @@ K_FN mma_block t_block_at(const mp_attention_args *args, uint32_t i) {
 }
 
 K_FN t_share t_share_at(const mp_attention_args *args, uint32_t i) {
-    const uint32_t all = t_tiles(args), end = (i + 1) * T_GROUPS;
+    const uint32_t each = (uint32_t)args->groups, all = t_tiles(args), end = (i + 1) * each;
     t_share share;
-    share.first = i * T_GROUPS;
+    share.first = i * each;
     share.last = (end < all ? end : all) - 1;
     share.unit = k_divide(share.first, args->by_row_blocks);
     share.streams = (int32_t)(k_divide(share.last, args->by_row_blocks) - share.unit) + 1;
@@ -193,7 +195,7 @@ K_FN void t_copy(const t_place *at, int32_t values) {
 /* A group's tile of a share. */
 typedef struct t_tile {
     mma_block at;
-    int32_t is; /* otherwise it is the last one again, which another group stores */
+    int32_t is; /* otherwise it has no keys, and the group lets all stages pass */
     int32_t stream;
 } t_tile;
 
@@ -203,6 +205,7 @@ K_FN t_tile t_tile_of(const mp_attention_args *args, const t_share *share, int32
     t_tile tile;
     tile.at = t_block_at(args, there);
     tile.is = own <= share->last;
+    tile.at.to = tile.is ? tile.at.to : 0;
     tile.stream = (int32_t)(k_divide(there, args->by_row_blocks) - share->unit);
     return tile;
 }

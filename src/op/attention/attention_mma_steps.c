@@ -322,30 +322,38 @@ mp_status mp_plan_attention_group_blocks(mp_planner *p, const mp_attention *a) {
                       (int32_t)a->rule.group);
 }
 
+/* Tiles that a block of attention_turns.cu has at a time: so many that each has as many. */
+static int64_t turns_each(const mp_planner *p, const mp_attention *a, int64_t tiles) {
+    const int64_t processors = MP_MAX(p->device->info.multiprocessors, 1);
+    const int64_t rounds = MP_CEIL_DIV(tiles, K_TURNS_GROUPS(group_head(a)) * processors);
+    return MP_CEIL_DIV(tiles, rounds * processors);
+}
+
 /* Whether groups of attention_turns.cu take the rows, and are sooner. A block has several tiles at
  * a time, so the last round may leave more of the GPU idle than pairs of groups do. */
 static bool takes_turns(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const int64_t processors = MP_MAX(p->device->info.multiprocessors, 1);
     const int64_t tiles = group_blocks(rule, K_TURNS_ROWS);
-    const int64_t groups = K_TURNS_GROUPS(group_head(a));
-    const int64_t rounds = MP_CEIL_DIV(tiles, groups * processors);
     const int64_t pairs = MP_CEIL_DIV(group_blocks(rule, 2 * GROUP_ROWS), processors);
     if (!can_group(p, a) || group_head(a) > TURNS_HEAD_MAX || has_masks(rule) || rule->causal ||
         rule->window > 0) {
         return false;
     }
+    const int64_t each = turns_each(p, a, tiles);
+    const int64_t turns = each * MP_CEIL_DIV(tiles, each * processors);
     return rule->keys >= TURNS_KEYS_MIN && 2 * tiles >= 3 * processors &&
-           (!is_pair(p, rule, group_head(a)) || TURNS_QUARTERS * groups * rounds <= 4 * 2 * pairs);
+           (!is_pair(p, rule, group_head(a)) || TURNS_QUARTERS * turns <= 4 * 2 * pairs);
 }
 
 static mp_status plan_turns(mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const int64_t processors = MP_MAX(p->device->info.multiprocessors, 1);
     const int32_t head = group_head(a);
-    const int64_t blocks =
-        MP_CEIL_DIV(group_blocks(rule, K_TURNS_ROWS), (int64_t)K_TURNS_GROUPS(head));
+    const int64_t tiles = group_blocks(rule, K_TURNS_ROWS), each = turns_each(p, a, tiles);
+    const int64_t blocks = MP_CEIL_DIV(tiles, each);
     mp_attention_args args = mp_attention_args_of(p, a);
+    args.groups = (int32_t)each;
     args.tile_rows = K_TURNS_ROWS;
     args.tile_keys = K_GROUP_KEYS;
     args.round = INT32_MAX; /* tiles are taken in their order */
