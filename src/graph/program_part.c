@@ -120,6 +120,15 @@ static bool is_copied_piece(const mp_draft *draft, const mp_program_step *step, 
            piece < whole;
 }
 
+/* Whether the graph gives all that the step makes, each of which would be copied where it lies. */
+static bool are_outputs(const mp_draft *draft, const mp_program_step *step, int count) {
+    bool are = count > 1;
+    for (int i = 0; i < count; i++) {
+        are = are && step->out[i] != MP_NO_VALUE && mp_graph_is_output(draft->graph, step->out[i]);
+    }
+    return are;
+}
+
 bool mp_part_of_input(const mp_draft *draft, const mp_program_step *step, int o, size_t *offset) {
     const mp_vertex *v = &draft->graph->nodes[step->node];
     const mp_tensor *x = tensor_in(draft, step, 0);
@@ -131,6 +140,9 @@ bool mp_part_of_input(const mp_draft *draft, const mp_program_step *step, int o,
     }
     if (is_packed(x->type)) {
         return false;
+    }
+    if (mp_vertex_is(v, "Split") && are_outputs(draft, step, v->out_count)) {
+        return false; /* which is one launch */
     }
     if (mp_vertex_is(v, "Split")) {
         return split_part(draft, step, &v->node, o, offset);

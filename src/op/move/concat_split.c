@@ -32,10 +32,11 @@ typedef struct parts {
 } parts;
 
 /* Whether the parts lie in the whole one after the other and are so long that plain copies serve
- * as well as a kernel. */
-static bool copies_serve(const parts *all) {
-    enum { LONG = 1 << 20 };
-    return all->rows == 1 && all->width / all->count >= LONG;
+ * as well as a kernel: a GPU is idle between copies. */
+static bool copies_serve(const mp_planner *p, const parts *all) {
+    enum { LONG = 1 << 20, LONG_ON_GPU = 1 << 26 };
+    const int64_t least = p->device->info.kind == MP_DEVICE_HOST ? LONG : LONG_ON_GPU;
+    return all->rows == 1 && all->width / all->count >= least;
 }
 
 static mp_status copy_each(mp_planner *p, const parts *all) {
@@ -92,7 +93,7 @@ static mp_status move_parts(mp_planner *p, const parts *all) {
                             .count = 1};
         return copy_each(p, &flat);
     }
-    if (copies_serve(all)) {
+    if (copies_serve(p, all)) {
         return copy_each(p, all);
     }
     for (int from = 0; from < all->count; from += K_PARTS_MAX) {
