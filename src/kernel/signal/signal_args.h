@@ -63,11 +63,58 @@ typedef struct mp_spectrum_args {
     uint8_t odd_factors[K_FFT_ODD_MAX]; /* ends with 0 */
 } mp_spectrum_args;
 
+/* ---- rows whose length is a power of two (fft_power.cu) ---- */
+
+enum {
+    K_FFT_EACH_BITS = 4, /* a lane holds 1 << EACH_BITS elements of a row of 1 << bits; */
+    K_FFT_BITS_MIN = 5,
+    K_FFT_BITS_MAX = 13,
+    K_FFT_BLOCK_LANES = 128, /* of several rows together, at most */
+    K_FFT_TABLES = 4,        /* of roots: one a step but for the first */
+    K_FFT_GAP = 16           /* elements in shared memory, then room for one */
+};
+
+/* A row takes a step of 1 << FIRST_BITS branches, some of 1 << EACH_BITS and one of 1 << LAST_BITS.
+ * The one next to a spectrum of pairs has half of EACH at most: so a lane has two columns. */
+#define K_FFT_REST(bits)          ((bits) % K_FFT_EACH_BITS)
+#define K_FFT_IS_CUT(bits, pairs) ((pairs) != K_FFT_PAIRS_NONE && K_FFT_REST(bits) == 0)
+#define K_FFT_FIRST_BITS(bits, pairs)                   \
+    (K_FFT_IS_CUT(bits, pairs)    ? K_FFT_EACH_BITS / 2 \
+     : (pairs) == K_FFT_PAIRS_OUT ? K_FFT_REST(bits)    \
+                                  : K_FFT_EACH_BITS)
+#define K_FFT_LAST_BITS(bits, pairs)                                                               \
+    (K_FFT_IS_CUT(bits, pairs)                             ? K_FFT_EACH_BITS - K_FFT_EACH_BITS / 2 \
+     : (pairs) == K_FFT_PAIRS_OUT || K_FFT_REST(bits) == 0 ? K_FFT_EACH_BITS                       \
+                                                           : K_FFT_REST(bits))
+/* Elements that a row takes in shared memory. */
+#define K_FFT_ROW(bits) ((1 << (bits)) + (1 << (bits)) / K_FFT_GAP)
+
+/* Rows of complex numbers, or of pairs of real ones, whose elements lie side by side. All that
+ * counts elements counts those. */
+typedef struct mp_fft_power_args {
+    const void *x;
+    const void *window;              /* NULL, or pairs of real factors */
+    const void *roots[K_FFT_TABLES]; /* of what a step makes, as roots.cu has them in columns */
+    const void *turns;               /* with pairs: the first N roots of 2 N */
+    void *out;
+    int64_t from_major, from_minor, to_major, to_minor; /* as in mp_spectrum_side */
+    double scale;                                       /* of an inverse transform */
+    int32_t rows;
+    uint32_t minor_rows;
+    k_divider by_minor;
+    int32_t have; /* elements of a row of x; further ones are 0 */
+    int32_t group_bits;
+    int32_t inverse;
+    int32_t whole; /* the mirrored half of the spectrum of real numbers is written, too */
+} mp_fft_power_args;
+
 /* out[k] = (cos, -sin) of k * step / n turns. With `chirp`, of d * d / n turns where d is the
- * distance from k to 0 or to `count`, and 0 where that is n / 2 or more. */
+ * distance from k to 0 or to `count`, and 0 where that is n / 2 or more. With columns the
+ * product of k's row and column stands for k. */
 typedef struct mp_roots_args {
     void *out;
     int64_t n, count, step;
+    int64_t columns;        /* or 0 */
     int32_t chirp, inverse; /* the other way round */
 } mp_roots_args;
 

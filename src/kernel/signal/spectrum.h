@@ -9,23 +9,8 @@
 
 #include "kernel/core/index.h"
 #include "kernel/core/prelude.h"
+#include "kernel/signal/complex.h"
 #include "kernel/signal/signal_args.h"
-
-typedef struct K_ALIGN(2 * sizeof(T)) s_complex {
-    T re, im;
-} s_complex;
-
-K_FN s_complex s_product(s_complex a, s_complex b) {
-    s_complex out;
-    out.re = a.re * b.re - a.im * b.im;
-    out.im = a.re * b.im + a.im * b.re;
-    return out;
-}
-
-K_FN s_complex s_mirrored(s_complex a) {
-    a.im = -a.im;
-    return a;
-}
 
 /* ---- numbers of a tensor ---- */
 
@@ -66,7 +51,7 @@ K_FN void s_put(void *out, int64_t i, int32_t narrow, T value) {
 }
 
 /* Numbers `step` apart as a complex one; those from the `left`-th on are 0. */
-K_FN s_complex s_two(const mp_spectrum_args *args, int64_t at, int64_t step, int64_t left) {
+K_FN s_complex s_pair(const mp_spectrum_args *args, int64_t at, int64_t step, int64_t left) {
     s_complex value = {0, 0};
     if (args->from.aligned && left >= 2) {
         return *(const s_complex *)((const T *)args->x + at);
@@ -76,7 +61,7 @@ K_FN s_complex s_two(const mp_spectrum_args *args, int64_t at, int64_t step, int
     return value;
 }
 
-K_FN void s_put_two(const mp_spectrum_args *args, int64_t at, int64_t step, s_complex value) {
+K_FN void s_put_pair(const mp_spectrum_args *args, int64_t at, int64_t step, s_complex value) {
     if (args->to.aligned) {
         *(s_complex *)((T *)args->out + at) = value;
         return;
@@ -91,11 +76,11 @@ K_FN void s_put_two(const mp_spectrum_args *args, int64_t at, int64_t step, s_co
 K_FN s_complex s_load(const mp_spectrum_args *args, int64_t start, int64_t t) {
     const int64_t step = args->from.step;
     if (args->pairs == K_FFT_PAIRS_IN) {
-        return s_two(args, start + 2 * t * step, step, args->have - 2 * t);
+        return s_pair(args, start + 2 * t * step, step, args->have - 2 * t);
     }
     const int64_t at = args->hermitian && t > args->n / 2 ? args->n - t : t;
     const int64_t there = t < args->n && at < args->have ? args->from.parts : 0;
-    return s_two(args, (start + at * step) * args->from.parts, 1, there);
+    return s_pair(args, (start + at * step) * args->from.parts, 1, there);
 }
 
 /* The spectrum of pairs from elements k and n / 2 - k of that of their numbers, times 2: with the
@@ -158,7 +143,7 @@ K_FN void s_write(const mp_spectrum_args *args, int64_t start, int64_t k, s_comp
         value.im = 0;
     }
     if (args->to.parts == 2) {
-        s_put_two(args, at, 1, value);
+        s_put_pair(args, at, 1, value);
     } else {
         s_put(args->out, at, args->narrow_out, value.re);
     }
@@ -167,11 +152,11 @@ K_FN void s_write(const mp_spectrum_args *args, int64_t start, int64_t k, s_comp
 /* Pair t of the numbers of the row of the result that starts at `start`. */
 K_FN void s_write_pair(const mp_spectrum_args *args, int64_t start, int64_t t, s_complex value) {
     const s_complex scaled = {value.re * (T)args->scale, -value.im * (T)args->scale};
-    s_put_two(args, start + 2 * t * args->to.step, args->to.step, scaled);
+    s_put_pair(args, start + 2 * t * args->to.step, args->to.step, scaled);
 }
 
 /* What elements t and n / 2 - t of the spectrum of pairs say of element t of that of their numbers;
- * the middle one comes with the first. */
+ * the middle one comes with the first, and where the whole spectrum is kept the mirrored one. */
 K_FN void s_write_half(const mp_spectrum_args *args, int64_t start, int64_t t, s_complex a,
                        s_complex b) {
     if (t == 0) {
@@ -185,6 +170,9 @@ K_FN void s_write_half(const mp_spectrum_args *args, int64_t start, int64_t t, s
     const s_complex turned = s_product(odd, turn);
     const s_complex out = {(even.re + turned.re) * (T)0.5, (even.im + turned.im) * (T)0.5};
     s_write(args, start, t, out);
+    if (args->made == args->n) {
+        s_write(args, start, args->n - t, s_mirrored(out));
+    }
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* spectrum_steps.c - Fourier transforms of any length from one kernel, fft.cu.
+/* spectrum_steps.c - Fourier transforms of any length, nearly all from one kernel, fft.cu.
  *
  * A length with small factors that fits into shared memory takes one launch; a longer one is a
  * product of lengths that fit, each a launch that reads and writes all once. A length with a large
@@ -8,14 +8,16 @@
  *
  * since 2 t k = t t + k k - (k - t)(k - t). It is done by transforms of a length with small factors
  * of at least 2 n - 1. A transform back is a forward one between two conjugations. Real numbers are
- * taken two by two as complex ones where that makes one launch.
- * Kernels: signal/fft.cu, signal/roots.cu.
+ * taken two by two as complex ones where that makes one launch. Rows whose length is a power of two
+ * mostly go another way (fft_power_steps.c).
+ *
+ * Kernel: signal/fft.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/signal/spectrum_steps.h"
-#include "op/core/table_cache.h"
+#include "op/signal/fft_power_steps.h"
+#include "op/signal/root_steps.h"
 
 #include <math.h>
-#include <string.h>
 
 enum {
     LENGTH_MAX = 8192,      /* of a row that takes one launch */
@@ -99,41 +101,6 @@ static int64_t padded_length(int64_t least) {
         }
     }
     return power;
-}
-
-/* ---- tables ---- */
-
-/* All that a table of roots follows from. */
-typedef struct roots {
-    const mp_kernel *kernel; /* of its type */
-    mp_grid grid;
-    mp_roots_args args; /* but for the pointer */
-} roots;
-
-static mp_status make_roots(const void *context, mp_device *device, mp_stream *stream, mp_addr out,
-                            size_t size) {
-    const roots *r = context;
-    mp_roots_args args = r->args;
-    (void)size;
-    args.out = (void *)out;
-    return device->ops->launch(device, stream, r->kernel, r->grid, &args, sizeof args);
-}
-
-static mp_status plan_roots(mp_planner *p, mp_dtype type, const mp_roots_args *args, mp_ref *out) {
-    roots r;
-    const mp_shape shape = {.rank = 2, .dim = {args->count, 2}};
-    memset(&r, 0, sizeof r); /* it is a key: gaps count, too */
-    MP_TRY(mp_plan_kernel(p, &r.kernel, "roots_%s", mp_dtype_word(type)));
-    r.grid = mp_plan_grid(p, args->count, 1);
-    r.args = *args;
-    mp_table table = {.fill = make_roots, .context = &r, .key = &r, .key_size = sizeof r};
-    MP_TRY(mp_shape_bytes(&shape, type, &table.size));
-    MP_TRY(mp_plan_table(p, &table, out));
-    if (out->place == MP_PLACE_TABLE) {
-        return MP_OK;
-    }
-    MP_TRY(mp_plan_scratch(p, table.size, out));
-    return MP_LAUNCH(p, r.kernel, r.grid, *args, MP_BIND(mp_roots_args, out, *out));
 }
 
 /* ---- passes ---- */
@@ -240,8 +207,8 @@ static mp_status plan_row_roots(mp_planner *p, const transform *t, int32_t *fine
     const mp_roots_args small = {.n = t->length, .count = count, .step = 1};
     const mp_roots_args large = {
         .n = t->length, .count = MP_CEIL_DIV(t->length, count), .step = count};
-    MP_TRY(plan_roots(p, t->type, &small, fine));
-    return plan_roots(p, t->type, &large, coarse);
+    MP_TRY(mp_plan_roots(p, t->type, &small, fine));
+    return mp_plan_roots(p, t->type, &large, coarse);
 }
 
 /* The part of a transform that a pass between others does not have. */
@@ -296,7 +263,7 @@ static mp_status plan_transform(mp_planner *p, const transform *whole, between *
         t.args.fine_bits = fine_bits;
         if (i == 0 || lengths[i] != lengths[i - 1]) {
             const mp_roots_args args = {.n = lengths[i], .count = lengths[i], .step = 1};
-            MP_TRY(plan_roots(p, t.type, &args, &roots_at));
+            MP_TRY(mp_plan_roots(p, t.type, &args, &roots_at));
         }
         MP_TRY(plan_pass(p, &t, t.args, roots_at, last ? MP_NOWHERE : fine,
                          last ? MP_NOWHERE : coarse));
@@ -318,7 +285,7 @@ static mp_status plan_chirp(mp_planner *p, const transform *whole, int64_t lengt
                    .turns = MP_NOWHERE,
                    .args = {.rows = 1, .minor_rows = 1, .by_strand = true}};
     between b;
-    MP_TRY(plan_roots(p, t.type, &args, chirp));
+    MP_TRY(mp_plan_roots(p, t.type, &args, chirp));
     MP_TRY(between_init(&t.args, t.type, length, &b));
     MP_TRY(mp_plan_scratch(p, b.size, kernel));
     cut_start(&t);
@@ -363,11 +330,12 @@ static mp_status plan_convolution(mp_planner *p, const transform *whole, bool in
 
 /* ---- real numbers two by two ---- */
 
-/* Whether one side is real and the other the first half of a spectrum, which then come from a
- * transform of half the length. */
+/* Whether one side is real and the other a spectrum, or the first half of one, which then come from
+ * a transform of half the length. */
 static int32_t pairs_of(const mp_planner *p, const mp_spectrum *s) {
     int64_t lengths[PASSES_MAX];
-    const bool in = s->from.parts == 1 && !s->inverse && s->made == s->n / 2 + 1;
+    const bool in =
+        s->from.parts == 1 && !s->inverse && (s->made == s->n / 2 + 1 || s->made == s->n);
     const bool out = s->hermitian && s->inverse && s->to.parts == 1 && s->made == s->n;
     if (s->n % 2 != 0 || !is_smooth(s->n / 2) || !(in || out) ||
         split(p, s->type, s->n / 2, lengths) != 1) {
@@ -380,7 +348,7 @@ static mp_status plan_pairs(mp_planner *p, transform *t, between *b) {
     const mp_roots_args turns = {.n = t->args.n, .count = t->args.n / 2, .step = 1};
     t->length = t->args.n / 2;
     t->args.hermitian = false;
-    MP_TRY(plan_roots(p, t->type, &turns, &t->turns));
+    MP_TRY(mp_plan_roots(p, t->type, &turns, &t->turns));
     return plan_transform(p, t, b);
 }
 
@@ -403,6 +371,10 @@ static int32_t narrow(mp_dtype type) {
 }
 
 mp_status mp_plan_spectrum(mp_planner *p, const mp_spectrum *s) {
+    const int32_t pairs = pairs_of(p, s);
+    if (mp_fft_power_fits(p, s, pairs)) {
+        return mp_plan_fft_power(p, s, pairs);
+    }
     transform t = {.type = s->type,
                    .length = s->n,
                    .x = s->x,
@@ -422,17 +394,17 @@ mp_status mp_plan_spectrum(mp_planner *p, const mp_spectrum *s) {
                             .hermitian = s->hermitian,
                             .conjugate_in = s->inverse,
                             .conjugate_out = s->inverse,
-                            .pairs = pairs_of(p, s),
+                            .pairs = pairs,
                             .narrow_in = narrow(s->x_type),
                             .narrow_out = narrow(s->out_type)}};
     between b;
-    const bool in = t.args.pairs == K_FFT_PAIRS_IN, out = t.args.pairs == K_FFT_PAIRS_OUT;
+    const bool in = pairs == K_FFT_PAIRS_IN, out = pairs == K_FFT_PAIRS_OUT;
     t.args.by_strand = !is_across(&t.args, &s->from) || !is_across(&t.args, &s->to);
     t.args.from.aligned = t.args.narrow_in == K_FFT_WIDE && is_aligned(p, &s->from, s->x, in);
     t.args.to.aligned = t.args.narrow_out == K_FFT_WIDE && is_aligned(p, &s->to, s->out, out);
     t.args.real_length = s->from.parts == 1 && !s->hermitian ? s->n : 0;
     MP_TRY(between_init(&t.args, t.type, t.length, &b));
-    if (t.args.pairs != K_FFT_PAIRS_NONE) {
+    if (pairs != K_FFT_PAIRS_NONE) {
         return plan_pairs(p, &t, &b);
     }
     return is_smooth(s->n) ? plan_transform(p, &t, &b) : plan_convolution(p, &t, s->inverse);
