@@ -155,6 +155,38 @@ DEVICE_TEST(dft_padded_and_cut) {
     }
 }
 
+/* Rows whose elements lie side by side; those of real numbers half and whole, full and not. */
+DEVICE_TEST(dft_of_powers_of_two) {
+    static const int64_t lengths[][2] = {{32, 32},   {64, 64},     {128, 128}, {256, 256},
+                                         {512, 512}, {1024, 1024}, {90, 128},  {200, 128},
+                                         {300, 512}, {2048, 2048}};
+    for (size_t i = 0; i < MP_COUNT_OF(lengths); i++) {
+        transform t = {.outer = 5,
+                       .length = lengths[i][0],
+                       .n = lengths[i][1],
+                       .inner = 1,
+                       .every = 1 + lengths[i][1] / 100};
+        check_forms(device, &t);
+        t.parts = 1;
+        check_transform(device, &t);
+        t.length--;
+        check_transform(device, &t);
+        t.inverse = true;
+        check_transform(device, &t);
+    }
+}
+
+DEVICE_TEST(dft_of_powers_of_two_of_every_type) {
+    for (const mp_dtype *type = op_types; *type != MP_NONE; type++) {
+        for (int64_t n = 64; op_is_float(*type) && n <= 512; n *= 2) {
+            transform t = {.type = *type, .length = n, .n = n, .inner = 1, .every = 7};
+            check_forms(device, &t);
+            t.parts = 1;
+            check_transform(device, &t);
+        }
+    }
+}
+
 DEVICE_TEST(dft_of_every_type) {
     static const int64_t lengths[] = {16, 45, 19};
     for (const mp_dtype *type = op_types; *type != MP_NONE; type++) {

@@ -67,8 +67,9 @@ static void check_frames(mp_device *device, const frames *f) {
 }
 
 DEVICE_TEST(stft_of_windows_and_lengths) {
-    static const int64_t shapes[][3] = {{40, 16, 4}, {41, 20, 7}, {61, 20, 5},
-                                        {40, 17, 3}, {64, 64, 9}, {90, 1, 8}};
+    static const int64_t shapes[][3] = {{40, 16, 4},    {41, 20, 7},    {61, 20, 5},
+                                        {40, 17, 3},    {64, 64, 9},    {90, 1, 8},
+                                        {300, 128, 32}, {300, 128, 15}, {301, 64, 10}};
     for (size_t i = 0; i < MP_COUNT_OF(shapes); i++) {
         for (int form = 0; form < 8; form++) {
             const frames f = {.type = MP_F32,
@@ -87,10 +88,11 @@ DEVICE_TEST(stft_of_windows_and_lengths) {
 
 DEVICE_TEST(stft_of_every_type) {
     for (const mp_dtype *type = op_types; *type != MP_NONE; type++) {
-        for (int64_t frame = 15; op_is_float(*type) && frame < 18; frame++) {
+        static const int64_t sizes[] = {15, 16, 17, 64};
+        for (size_t i = 0; op_is_float(*type) && i < MP_COUNT_OF(sizes); i++) {
             const frames f = {.type = *type,
-                              .length = 50,
-                              .frame = frame,
+                              .length = 80,
+                              .frame = sizes[i],
                               .step = 6,
                               .every = 1,
                               .onesided = true,

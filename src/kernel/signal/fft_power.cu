@@ -31,7 +31,7 @@ enum {
     LAST_DONE = K_BITS - LAST_BITS, /* bits of what is done before the last step */
     MIDDLE_STEPS = (LAST_DONE - FIRST_BITS) / EACH_BITS,
     BLOCK_LANES = LANES > K_FFT_BLOCK_LANES ? LANES : K_FFT_BLOCK_LANES,
-    REGISTERS = 96 * sizeof(TC) / sizeof(float) /* of a lane */
+    REGISTERS = (4 * EACH + 32) * sizeof(TC) / sizeof(float) /* of a lane */
 };
 
 /* A lane does its part of each step. On the emulated device it may be the only one of its block,

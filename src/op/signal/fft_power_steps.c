@@ -37,15 +37,10 @@ static bool has_instance(mp_dtype type, int bits) {
     return type == MP_F32 || type == MP_F16 || (type == MP_F64 && bits <= WIDE_BITS_MAX);
 }
 
-/* Whether each row of a side of real numbers begins with a whole pair. */
-static bool is_even(const mp_spectrum *s, const mp_spectrum_side *side) {
-    return (s->minor_rows == 1 || side->minor % 2 == 0) &&
-           (s->minor_rows == s->rows || side->major % 2 == 0);
-}
-
 static bool has_pairs(const mp_spectrum *s, int32_t pairs) {
-    return pairs == K_FFT_PAIRS_IN ? is_even(s, &s->from) && s->have % 2 == 0
-                                   : is_even(s, &s->to) && s->window.place == MP_PLACE_NONE;
+    return pairs == K_FFT_PAIRS_IN
+               ? mp_spectrum_is_even(s, &s->from) && s->have % 2 == 0
+               : mp_spectrum_is_even(s, &s->to) && s->window.place == MP_PLACE_NONE;
 }
 
 static bool is_complex(const mp_spectrum *s) {

@@ -359,10 +359,9 @@ mp_dtype mp_spectrum_type(mp_dtype type) {
 }
 
 /* Whether two numbers of a side can be moved at once: complex ones, or neighbours. */
-static int32_t is_aligned(const mp_planner *p, const mp_spectrum_side *side, mp_ref ref,
-                          bool pairs) {
-    const bool even = side->step == 1 && side->major % 2 == 0 && side->minor % 2 == 0;
-    return (side->parts == 2 || (pairs && even)) &&
+static int32_t is_aligned(const mp_planner *p, const mp_spectrum *s, const mp_spectrum_side *side,
+                          mp_ref ref, bool pairs) {
+    return (side->parts == 2 || (pairs && mp_spectrum_is_even(s, side))) &&
            (p->align >= 16 || ref.place == MP_PLACE_SCRATCH);
 }
 
@@ -400,8 +399,8 @@ mp_status mp_plan_spectrum(mp_planner *p, const mp_spectrum *s) {
     between b;
     const bool in = pairs == K_FFT_PAIRS_IN, out = pairs == K_FFT_PAIRS_OUT;
     t.args.by_strand = !is_across(&t.args, &s->from) || !is_across(&t.args, &s->to);
-    t.args.from.aligned = t.args.narrow_in == K_FFT_WIDE && is_aligned(p, &s->from, s->x, in);
-    t.args.to.aligned = t.args.narrow_out == K_FFT_WIDE && is_aligned(p, &s->to, s->out, out);
+    t.args.from.aligned = t.args.narrow_in == K_FFT_WIDE && is_aligned(p, s, &s->from, s->x, in);
+    t.args.to.aligned = t.args.narrow_out == K_FFT_WIDE && is_aligned(p, s, &s->to, s->out, out);
     t.args.real_length = s->from.parts == 1 && !s->hermitian ? s->n : 0;
     MP_TRY(between_init(&t.args, t.type, t.length, &b));
     if (pairs != K_FFT_PAIRS_NONE) {

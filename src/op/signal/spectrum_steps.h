@@ -19,6 +19,13 @@ typedef struct mp_spectrum {
     bool hermitian; /* x is the first half of a spectrum whose other half mirrors it */
 } mp_spectrum;
 
+/* Whether the real numbers of a side are pairs as they lie there: side by side, each row from an
+ * even place on. How far it is to the next row counts only where there is one. */
+static inline bool mp_spectrum_is_even(const mp_spectrum *s, const mp_spectrum_side *side) {
+    return side->step == 1 && (s->minor_rows == 1 || side->minor % 2 == 0) &&
+           (s->minor_rows == s->rows || side->major % 2 == 0);
+}
+
 /* The type that elements of `type` are transformed in. */
 mp_dtype mp_spectrum_type(mp_dtype type);
 
