@@ -165,8 +165,13 @@ K_FN void take(const s_complex *row, s_complex *x, int32_t lane, int32_t bits, i
 
 /* ---- roots ---- */
 
-/* Those of the table of a step, which has (c mod done) * j at [j][c mod done]: 1, 2, 3, 4, 8 and
- * 12, of which the others are products. */
+/* Which of a butterfly's roots are read: 1, 2, 3, 4, 8 and 12. The others are products of two,
+ * which take less time than what is read, and as good as nothing from the sums' exactness. */
+K_FN int32_t is_read(int32_t j) {
+    return j < 4 || j % 4 == 0;
+}
+
+/* From the table of a step, which has root (c mod done) * j at [j][c mod done]. */
 K_FN void ask_roots(const void *table, s_complex *w, int32_t lane, int32_t bits, int32_t done_bits,
                     int pairs) {
     const s_complex *roots = (const s_complex *)table;
@@ -175,7 +180,7 @@ K_FN void ask_roots(const void *table, s_complex *w, int32_t lane, int32_t bits,
         const int32_t c = column_of(lane, i, bits, pairs) & ((1 << done_bits) - 1);
         K_UNROLL
         for (int32_t j = 1; j < 1 << bits; j++) {
-            if (j < 4 || j % 4 == 0) {
+            if (is_read(j)) {
                 w[(i << bits) + j] = roots[(j << done_bits) + c];
             }
         }
@@ -187,8 +192,7 @@ K_FN void turn(s_complex *x, const s_complex *w, int32_t bits) {
     for (int32_t i = 0; i < EACH; i++) {
         const int32_t j = i & ((1 << bits) - 1);
         if (j != 0) {
-            const int32_t direct = j < 4 || j % 4 == 0;
-            x[i] = s_product(x[i], direct ? w[i] : s_product(w[i - j % 4], w[i - j + j % 4]));
+            x[i] = s_product(x[i], is_read(j) ? w[i] : s_product(w[i - j % 4], w[i - j + j % 4]));
         }
     }
 }
