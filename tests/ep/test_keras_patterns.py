@@ -8,6 +8,7 @@ import pytest
 from exported import Model
 from millpond import _ort_islands
 from onnx import TensorProto, helper
+from ort_version import HOLDS_CONTROL_FLOW
 
 PASSES = ("", "gpu")
 
@@ -174,6 +175,8 @@ def test_a_loop_that_counts(rounds, most, first, by_number, ran, monkeypatch):
     assert got[3].shape == wanted[3].shape == (ran, 2, 4)
     for a, b in zip(got, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)  # tanh of another library, nine times
+    if not HOLDS_CONTROL_FLOW:
+        return
     told = [island for island in _ort_islands.islands_of(session)["islands"] if not island["is_body"]]
     loops = [step for island in told for program in island["programs"] for step in program["steps"]
              if step["op"] == "Loop"]
