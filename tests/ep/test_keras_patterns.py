@@ -128,8 +128,9 @@ def test_a_layer_of_an_encoder(batch, mask, passes, monkeypatch):
     assert not {"Transpose", "Reshape", "Cast", "Add", "Softmax"} & set(steps)
 
 
-def while_loop(rounds, most, first=0, by_number=True):
+def while_loop(rounds, most, first=0, by_number=True, counted_in=np.float32):
     """A recurrent layer as TensorFlow's while_loop: its condition is only how often it runs."""
+    cast = {"to": helper.np_dtype_to_tensor_dtype(np.dtype(counted_in))}
     body = Model(np.float32)
     number = body.input("number", kind=TensorProto.INT64)
     body.input("there", kind=TensorProto.BOOL)
@@ -137,9 +138,9 @@ def while_loop(rounds, most, first=0, by_number=True):
     weights, state = body.input("weights", 4, 4), body.input("state", 2, 4)
     factor = body.input("factor", 4)
     more = body("Add", step, body.constant(1, np.int32))
-    goes_on = body("Less", body("Cast", more, to=TensorProto.FLOAT), body.constant(rounds, np.float32))
+    goes_on = body("Less", body("Cast", more, **cast), body.constant(rounds, counted_in))
     if by_number:
-        other = body("Less", body("Cast", number, to=TensorProto.FLOAT), body.constant(100, np.float32))
+        other = body("Less", body("Cast", number, **cast), body.constant(100, counted_in))
         goes_on = body("And", other, goes_on)
     x = body("Gather", "x", step, axis=0)
     after = body("Tanh", body("Add", body("MatMul", state, weights), body("Mul", x, factor)))
@@ -159,12 +160,13 @@ def while_loop(rounds, most, first=0, by_number=True):
     return m.finish(*(m("Mul", value, m.constant(2)) for value in outs[1:]))
 
 
+@pytest.mark.parametrize("counted_in", (np.float32, np.float16))
 @pytest.mark.parametrize("rounds, most, first, by_number, ran", (
     (9, 9, 0, True, 9), (9, 30, 0, False, 9), (9, 30, 3, True, 6), (9, 4, 0, True, 4), (1, 9, 0, True, 1)))
-def test_a_loop_that_counts(rounds, most, first, by_number, ran, monkeypatch):
+def test_a_loop_that_counts(rounds, most, first, by_number, ran, counted_in, monkeypatch):
     """Its condition is known, so that the host waits for nothing between its rounds, and what it carries and never
     changes is copied in none."""
-    model = while_loop(rounds, most, first, by_number)
+    model = while_loop(rounds, most, first, by_number, counted_in)
     monkeypatch.setenv("MILLPOND_PASSES", "")
     options = provider.session_options()
     _ort_islands.ask(options)
@@ -184,8 +186,9 @@ def test_a_loop_that_counts(rounds, most, first, by_number, ran, monkeypatch):
 
 
 def test_a_loop_whose_numbers_cannot_be_counted():
-    """Numbers of bytes wrap around, and one that is asked for 2^40 times is given up."""
-    for kind, deep in ((np.uint8, 0), (np.int64, 40)):
+    """Numbers of bytes wrap around, float16 has no integer behind 2,048, and a number that is asked for 2^40 times is
+    given up."""
+    for kind, deep, rounds in ((np.uint8, 0, 1000), (np.float16, 0, 2100), (np.int64, 40, 1000)):
         body = Model(np.float32)
         body.input("number", kind=TensorProto.INT64)
         body.input("there", kind=TensorProto.BOOL)
@@ -196,14 +199,14 @@ def test_a_loop_whose_numbers_cannot_be_counted():
         for _ in range(deep):
             asked = body("Max", asked, asked)
         goes_on = body("Greater", asked, body.constant(0, kind)) if kind == np.uint8 else \
-            body("Less", asked, body.constant(5, kind))
+            body("Less", asked, body.constant(2050 if kind == np.float16 else 5, kind))
         outs = {goes_on: (TensorProto.BOOL, []), more: (tensor, []),
                 body("Mul", x, body.constant(0.99)): (TensorProto.FLOAT, [4])}
         outputs = [helper.make_tensor_value_info(value, *info) for value, info in outs.items()]
         graph = helper.make_graph(body.nodes, "body", body.inputs, outputs, body.weights)
         m = Model(np.float32)
         m.input("x", 4)
-        given = [m.constant(1000, np.int64), m.constant(True, np.bool_), m.constant(0, kind), "x"]
+        given = [m.constant(rounds, np.int64), m.constant(True, np.bool_), m.constant(0, kind), "x"]
         m.nodes.append(helper.make_node("Loop", given, ["steps", "out"], "/loop", body=graph))
         model = m.finish(m("Neg", "out"))
         feed = {"x": values(4)}

@@ -36,6 +36,18 @@ static bool is_integer(double x) {
     return x == floor(x) && fabs(x) <= LARGEST;
 }
 
+/* Types that have all integers near 0; bytes, which wrap around, are none. */
+static bool is_counted_in(mp_dtype type) {
+    return type == MP_F32 || type == MP_F16 || type == MP_BF16 || type == MP_I32 || type == MP_I64;
+}
+
+/* Whether no number near it is rounded. */
+static bool is_exact(mp_dtype type, double x) {
+    enum { LARGEST_BF16 = 1 << 8, LARGEST_F16 = 1 << 11 };
+    const bool is_narrow = type == MP_BF16 || type == MP_NONE; /* which is not known */
+    return fabs(x) < (is_narrow ? LARGEST_BF16 : type == MP_F16 ? LARGEST_F16 : LARGEST);
+}
+
 /* One number or boolean that a constant holds; integers of fewer bits would wrap around. */
 static bool constant_of(const mp_graph *graph, int32_t value, double *out) {
     const mp_tensor *x = mp_graph_constant(graph, value);
@@ -44,8 +56,8 @@ static bool constant_of(const mp_graph *graph, int32_t value, double *out) {
         *out = *(const bool *)x->data ? 1 : 0;
         return true;
     }
-    return (type == MP_F32 || type == MP_I32 || type == MP_I64) &&
-           mp_graph_number(graph, value, out) && is_integer(*out);
+    return is_counted_in(type) && mp_graph_number(graph, value, out) && is_integer(*out) &&
+           is_exact(type, *out);
 }
 
 static bool input_of(const round_state *r, int i, double *out) {
@@ -101,16 +113,17 @@ static bool value_of(round_state *r, int32_t value, int depth, double *out) {
         !value_of(r, v->in[0], depth - 1, &a)) {
         return false;
     }
-    if (keeps_number(v)) { /* of a boolean or an integer that every type but bytes holds */
-        const int64_t to = mp_node_int(&v->node, "to", MP_I64);
+    if (keeps_number(v)) {
+        const mp_dtype to = (mp_dtype)mp_node_int(&v->node, "to", MP_I64);
         *out = a;
-        return to == MP_F32 || to == MP_I32 || to == MP_I64;
+        return is_counted_in(to) && is_exact(to, a);
     }
     if (mp_vertex_is(v, "Not")) {
         *out = a == 0;
         return true;
     }
-    return v->in_count == 2 && value_of(r, v->in[1], depth - 1, &b) && compute(v, a, b, out);
+    return v->in_count == 2 && value_of(r, v->in[1], depth - 1, &b) && compute(v, a, b, out) &&
+           is_exact(mp_graph_type(body, value), *out);
 }
 
 /* The carried numbers of the next round. */
