@@ -222,6 +222,13 @@ static void set_inputs(const work *w, const mp_vertex *v, mp_tensor *in) {
     }
 }
 
+/* Whether the result of each node is rounded to its type, as it is where nothing is fused. A graph
+ * with branches is planned as segments first and as one program later, and what is one cluster
+ * there is several here: without, half types would give other bits from one run to the next. */
+static bool is_rounded(const mp_graph *graph) {
+    return graph->guard_count > 0;
+}
+
 /* Adds node `n` to the trial; `into` and `of` are the groups whose nodes are in it. */
 static bool add_node(work *w, int32_t n, const group *into, const group *of) {
     const mp_vertex *v = &w->graph->nodes[n];
@@ -242,7 +249,8 @@ static bool add_node(work *w, int32_t n, const group *into, const group *of) {
     set_inputs(w, v, in);
     const mp_shape *out = &w->tensors[v->out[0]].shape;
     a.is_flat = w->row_dims[n] == 0 && is_flat(w, out);
-    const int reg = expresser_of(v)(&a.expresser);
+    const int made = expresser_of(v)(&a.expresser);
+    const int reg = is_rounded(w->graph) ? mp_expression_round(w->trial, made) : made;
     w->registers[v->out[0]] = (int16_t)(reg >= MP_FIRST_TERM ? reg : MP_NO_REGISTER);
     return reg >= MP_FIRST_TERM;
 }

@@ -117,6 +117,34 @@ def test_same_bits_as_segments(name):
             first[i] = fresh
 
 
+HALVES = """
+g (float16[n] x) => (float16[m] y) {
+  limit = Constant <value = float16 {0}> ()
+  sum = ReduceSum <keepdims = 0> (x)
+  c = Greater (sum, limit)
+  a = Mul (x, x)
+  b = Sub (a, x)
+  d = Mul (b, a)
+  u = If (c) <then_branch = t () => (float16[k] p) { q = Mul (d, x) s = Add (q, b) p = Mul (s, a) },
+              else_branch = e () => (float16[h] r) { q = Sub (d, a) s = Mul (q, x) r = Add (s, d) }>
+  v = Mul (u, d)
+  w = Add (v, b)
+  y = Mul (w, x)
+}
+"""
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_same_bits_of_halves(sign):
+    """Nodes are fused otherwise in segments than in one program, and what lies between them is rounded in both."""
+    x = sign * np.abs(floats(700)).astype(np.float16)
+    ours = exact(model(HALVES))
+    runs = [ours.run(None, {"x": x})[0].view(np.uint16) for _ in range(5)]
+    assert all(np.array_equal(run, runs[0]) for run in runs)
+    alone = exact(model(HALVES), fusion="0").run(None, {"x": x})[0].view(np.uint16)
+    assert np.array_equal(runs[0], alone)
+
+
 RATES = """
 g (float[n] x, int64 rate) => (float[m] y, float[k] z) {
   one = Constant <value = int64 {1}> ()

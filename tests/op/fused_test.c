@@ -30,14 +30,15 @@ TEST(fused_expression_that_is_wrong_says_where) {
     static const char *const wrong[] = {
         "",
         "x0=f32",
-        "x0=f32 -> x0",                      /* an input is no output */
-        "x0=f32 t0=add(x0,x1) -> t0",        /* no x1 */
-        "x0=f32 x1=f16 t0=add(x0,x1) -> t0", /* types differ */
-        "x0=f32 t0=nosuch(x0) -> t0",        /* no such function */
-        "x0=bool t0=exp(x0) -> t0",          /* not for this type */
-        "x0=f32 t1=exp(x0) -> t1",           /* registers come in order */
-        "x0=f32 t0=exp(x0,x0) -> t0",        /* one operand */
-        "x0=f32 t0=where(x0,x0,x0) -> t0",   /* the condition is no bool */
+        "x0=f32 -> x0",                            /* an input is no output */
+        "x0=f32 t0=add(x0,x1) -> t0",              /* no x1 */
+        "x0=f32 x1=f16 t0=add(x0,x1) -> t0",       /* types differ */
+        "x0=f32 t0=nosuch(x0) -> t0",              /* no such function */
+        "x0=bool t0=exp(x0) -> t0",                /* not for this type */
+        "x0=f32 t1=exp(x0) -> t1",                 /* registers come in order */
+        "x0=f32 t0=exp(x0,x0) -> t0",              /* one operand */
+        "x0=f32 t0=where(x0,x0,x0) -> t0",         /* the condition is no bool */
+        "x0=f32 t0=neg(x0) t1=cast.f32(t0) -> t1", /* it is one */
         "x0=f99 -> x0",
         "x0=f32 t0=exp(x0) ->",
         "x0=f32 t0=exp(x0) -> t9",
@@ -80,7 +81,20 @@ static double cut(const double *x, int o) {
     return o == 0 ? trunc(x[0] * x[1]) : trunc(x[0] * x[1]) + x[2];
 }
 
+/* What a value between is as float16. */
+static double rounded(const double *x, int o) {
+    const double product = op_rounded(MP_F16, x[0] * x[1]);
+    return o == 0 ? product : op_rounded(MP_F16, product * x[2]) - product;
+}
+
 static const fused_case fused_cases[] = {
+    {"x0=f16 x1=f16 x2=f16 t0=mul(x0,x1) t1=cast.f16(t0) t2=mul(t1,x2) t3=cast.f16(t2) "
+     "t4=sub(t3,t1) "
+     "-> t1 t4",
+     3,
+     2,
+     {MP_F16, MP_F16, MP_F16},
+     rounded},
     {"x0=f32 x1=f32 x2=f32 n0=f32:3fc00000 t0=add(x0,x1) t1=mul(t0,n0) t2=relu(t1) t3=sub(t2,x2) "
      "-> t0 t3",
      3,

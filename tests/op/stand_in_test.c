@@ -262,6 +262,9 @@ DEVICE_TEST(stand_in_gives_the_bits_of_chains) {
         "t4=less(t3,x2) t5=cast.u8(t3) t6=not(t4) -> t1 t5 t6",
         "x0=u8 x1=u8 x2=bf16 n0=bf16:40490fdb t0=sub(x0,x1) t1=cast.bf16(t0) t2=mul(t1,n0) "
         "t3=max(t2,x2) t4=neg(t3) -> t4",
+        "x0=bf16 x1=f16 x2=f16 t0=mul(x1,x2) t1=cast.f16(t0) t2=mul(t1,x2) t3=cast.f16(t2) "
+        "t4=neg(x0) "
+        "t5=cast.bf16(t4) t6=mul(t5,x0) -> t3 t6",
         "x0=f16 x1=f16 x2=f32 t0=add(x0,x1) t1=swish(t0;3f800000;00000000) t2=cast.f32(t1) "
         "t3=add(t2,x2) -> t3:apart",
         "x0=f16 x1=f16 x2=bf16 t0=add(x0,x1) t1=relu(t0) t2=cast.bf16(t1) t3=mul(t2,x2) -> "

@@ -109,8 +109,27 @@ template <typename Narrow> K_FN int k_add_once(Narrow *, Narrow) {
     return 0;
 }
 
+/* Floats of 16 bits are added two at a time, which is what the hardware does: to the other one of
+ * the aligned word -0, which changes no number. */
+#define K_PAIR_f16   "f16x2"
+#define K_PAIR_bf16  "bf16x2"
+#define K_PAIRS_f16  K_PTX
+#define K_PAIRS_bf16 (K_PTX && __CUDA_ARCH__ >= 900)
+
 K_FN int k_atomic_add(T *at, T value) {
+#if K_JOIN(K_PAIRS_, K_T0)
+    const uint32_t shift = (uint32_t)((uint64_t)at % 4) * 8;
+    const uint32_t other = 0x80000000u >> shift;
+    const void *const word = (const void *)((uint64_t)at / 4 * 4);
+    asm volatile("red.global.add.noftz." K_JOIN(K_PAIR_, K_T0) " [%0], %1;"
+                 :
+                 : "l"(__cvta_generic_to_global(word)),
+                   "r"((uint32_t)k_to_bits(value) << shift | other)
+                 : "memory");
+    return 1;
+#else
     return k_add_once(at, value);
+#endif
 }
 
 #endif

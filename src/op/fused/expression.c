@@ -107,6 +107,18 @@ int mp_expression_cast(mp_expression *e, int x, mp_dtype type) {
     return from == type ? x : add_term(e, &term);
 }
 
+int mp_expression_round(mp_expression *e, int x) {
+    const mp_dtype type = mp_expression_type(e, x);
+    if (type != MP_F16 && type != MP_BF16) {
+        return x;
+    }
+    const mp_term term = {.kind = MP_TERM_CAST,
+                          .type = type,
+                          .from = type,
+                          .x = {(int16_t)x, MP_NO_REGISTER, MP_NO_REGISTER}};
+    return add_term(e, &term);
+}
+
 int mp_expression_where(mp_expression *e, int condition, int x, int y) {
     const mp_dtype type = mp_expression_type(e, x);
     if (mp_expression_type(e, condition) != MP_BOOL || type == MP_NONE ||

@@ -95,6 +95,8 @@ int mp_expression_number(mp_expression *e, mp_dtype type, float value);
 /* `y` is MP_NO_REGISTER for functions of one operand. */
 int mp_expression_function(mp_expression *e, const char *word, int x, int y, float a, float b);
 int mp_expression_cast(mp_expression *e, int x, mp_dtype type);
+/* A float16 or bfloat16 as it would be stored, as a cast to its own type; others as they are. */
+int mp_expression_round(mp_expression *e, int x);
 int mp_expression_where(mp_expression *e, int condition, int x, int y);
 bool mp_expression_output(mp_expression *e, int reg);
 

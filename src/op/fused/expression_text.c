@@ -198,7 +198,8 @@ static int add_call(mp_expression *e, const call *c) {
         }
     }
     if (strcmp(c->word, "cast") == 0) {
-        return mp_expression_cast(e, c->x[0], c->type);
+        return c->type == mp_expression_type(e, c->x[0]) ? mp_expression_round(e, c->x[0])
+                                                         : mp_expression_cast(e, c->x[0], c->type);
     }
     if (strcmp(c->word, "where") == 0) {
         return mp_expression_where(e, c->x[0], c->x[1], c->x[2]);
