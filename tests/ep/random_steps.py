@@ -22,7 +22,6 @@ class Steps(Net):
     def __init__(self, seed):
         super().__init__(seed, opset=0)
         self.opset, self.dims = self.any(17, 18, 21), {}  # of values of bodies that are no states
-        self.is_repeated = False  # what is fused depends on how many rounds there were before
         x, self.raw = self.input("line", FLOAT, "steps", "n", WIDTH), "line"
         self.states, self.lines = [self.input("state", FLOAT, "n", WIDTH)], [(x, "steps")]
         self.rounds, self.flag = self.input("rounds", INT), self.input("flag", BOOL)
