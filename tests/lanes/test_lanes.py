@@ -62,8 +62,8 @@ DIRECT = ((64, 32, "f16", 0), (64, 16, "bf16", 0), (128, 32, "bf16", 0), (128, 1
 GROUPS = ((48, 64, "f16", 0), (48, 128, "f16", 0), (64, 64, "f16", 0), (64, 128, "bf16", 0), (128, 64, "f16", 0),
           (128, 128, "bf16", 0), (64, 64, "f16", 1), (128, 64, "bf16", 1))
 # Transforms of powers of two: whether real numbers are read (1) or made (2), bits of the complex length, type.
-POWERS = (*((pairs, bits, "f32") for pairs in (0, 1, 2) for bits in (5, 6, 8, 9, 11, 12, 13)), (0, 7, "f16"),
-          (1, 10, "f16"), (2, 5, "f16"), (0, 10, "f64"), (1, 7, "f64"), (2, 12, "f64"))
+POWERS = (*((pairs, bits, "f32") for pairs in (0, 1, 2) for bits in (5, 6, 8, 9, 11, 12, 13)), (0, 7, "f32"),
+          (1, 10, "f32"), (0, 10, "f64"), (1, 7, "f64"), (2, 12, "f64"))
 # A program: its file, and for each text of a kernel beside the one that it includes the name; what is defined for all.
 PROGRAMS = {
     "integer_32": ("integer.cpp", "integer_product", {}, ["K_TILE=32", "K_CONV=0"]),
@@ -115,8 +115,11 @@ PROGRAMS = {
     **{f"recurrent_steps_{word}": ("recurrent.cpp", "recurrent_steps", {}, [f"K_T0={word}", "BY_STEPS=1"])
        for word in ("f64", "f16")},
     **{f"fft_power_{pairs}_{bits}_{word}":
-       ("fft_power.cpp", "fft_power", {}, [f"K_T0={word}", f"K_PAIRS={pairs}", f"K_BITS={bits}"])
+       ("fft_power.cpp", "fft_power", {}, [f"K_T0={word}", f"K_PAIRS={pairs}", f"K_BITS={bits}", "K_ACROSS=0"])
        for pairs, bits, word in POWERS},
+    **{f"fft_across_{bits}":
+       ("fft_power.cpp", "fft_power", {}, ["K_T0=f32", "K_PAIRS=0", f"K_BITS={bits}", "K_ACROSS=1"])
+       for bits in (5, 7, 8, 10, 11)},
     "norm_short": ("norm_short.cpp", "norm_short", {}, ["K_T0=f32"]),
     **{
         f"relu_{size}_{word}": ("relu.cpp", "relu_attention", {}, [f"K_T0={word}", f"K_SIZE={size}"])

@@ -176,10 +176,27 @@ DEVICE_TEST(dft_of_powers_of_two) {
     }
 }
 
+/* Neighbouring rows side by side, some of them in other blocks than the rest of their outer index.
+ */
+DEVICE_TEST(dft_of_powers_of_two_across) {
+    static const int64_t lengths[][3] = {
+        {32, 32, 3},   {64, 64, 33},  {128, 128, 17},  {256, 256, 16},  {512, 512, 5},
+        {90, 128, 20}, {200, 128, 7}, {1024, 1024, 9}, {2048, 2048, 3}, {4096, 4096, 2}};
+    for (size_t i = 0; i < MP_COUNT_OF(lengths); i++) {
+        check_forms(device, &(const transform){.outer = 2,
+                                               .length = lengths[i][0],
+                                               .n = lengths[i][1],
+                                               .inner = lengths[i][2],
+                                               .every = 1 + lengths[i][1] / 60});
+    }
+}
+
 DEVICE_TEST(dft_of_powers_of_two_of_every_type) {
     for (const mp_dtype *type = op_types; *type != MP_NONE; type++) {
         for (int64_t n = 64; op_is_float(*type) && n <= 512; n *= 2) {
-            transform t = {.type = *type, .length = n, .n = n, .inner = 1, .every = 7};
+            transform t = {.type = *type, .length = n, .n = n, .inner = 5, .every = 7};
+            check_forms(device, &t);
+            t.inner = 1;
             check_forms(device, &t);
             t.parts = 1;
             check_transform(device, &t);

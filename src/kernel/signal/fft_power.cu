@@ -15,8 +15,12 @@
  * are needed together. In the step next to the spectrum a lane has columns c and N / R - c, which
  * have all of each other's, so that needs no exchange of its own. Column 0 belongs to itself, as
  * does N / R / 2; lane 0 has both.
- * SPDX-License-Identifier: Apache-2.0 */
+ *
+ * With K_ACROSS the elements of a row are a step apart, and those of neighbouring rows side by
+ * side: so are the lanes that have them, and the rows in shared memory. SPDX-License-Identifier:
+ * Apache-2.0 */
 #include "kernel/core/index.h"
+#include "kernel/core/word.h"
 #include "kernel/signal/butterfly.h"
 #include "kernel/signal/signal_args.h"
 
@@ -30,7 +34,10 @@ enum {
     LAST_BITS = K_FFT_LAST_BITS(K_BITS, K_PAIRS),
     LAST_DONE = K_BITS - LAST_BITS, /* bits of what is done before the last step */
     MIDDLE_STEPS = (LAST_DONE - FIRST_BITS) / EACH_BITS,
-    BLOCK_LANES = LANES > K_FFT_BLOCK_LANES ? LANES : K_FFT_BLOCK_LANES,
+    ROWS = K_ACROSS ? 1 << K_FFT_ACROSS_BITS(K_BITS) : 1, /* side by side */
+    BLOCK_LANES = K_ACROSS                    ? LANES * ROWS
+                  : LANES > K_FFT_BLOCK_LANES ? LANES
+                                              : K_FFT_BLOCK_LANES,
     REGISTERS = (4 * EACH + 32) * sizeof(TC) / sizeof(float) /* of a lane */
 };
 
@@ -55,7 +62,7 @@ K_FN uint32_t lane_anew(void) {
 /* All lanes of a row: those of a warp need no barrier of the block. */
 K_FN void meet(void) {
 #if !K_HOST
-    if (LANES <= 32) {
+    if (LANES <= 32 && !K_ACROSS) {
         __syncwarp();
         return;
     }
@@ -63,54 +70,99 @@ K_FN void meet(void) {
     __syncthreads();
 }
 
-/* ---- numbers of a tensor: complex ones, or pairs ---- */
+/* ---- numbers of a tensor: complex ones, or pairs, of TC or of halves ---- */
 
-typedef struct K_ALIGN(2 * sizeof(T)) number {
-    T re, im;
-} number;
+/* Which of them is not known before the kernel runs, so that an instance has both. Not each number
+ * asks for itself, or the next one would wait for it. */
+#if T_DOUBLE
+#define IS_NARROW(type) 0
+#else
+#define IS_NARROW(type) ((type) != K_FFT_WIDE)
+#endif
 
-K_FN s_complex loaded(const number *from, int32_t at) {
-    const number n = from[at];
-    s_complex out;
-    out.re = T_load(n.re);
-    out.im = T_load(n.im);
-    return out;
+/* Number base + rest, or 0. */
+K_FN s_complex loaded(const void *x, int32_t base, int32_t rest, int is_there, int narrow) {
+    const s_complex none = {0, 0};
+#if !T_DOUBLE
+    if (narrow) {
+        float parts[2];
+        k_unpack_f16(is_there ? ((const uint32_t *)x + base)[rest] : 0, parts);
+        const s_complex out = {parts[0], parts[1]};
+        return out;
+    }
+#endif
+    (void)narrow;
+    return is_there ? ((const s_complex *)x + base)[rest] : none;
 }
 
-K_FN void store(number *to, int32_t at, s_complex value) {
-    number n;
-    n.re = T_store(value.re);
-    n.im = T_store(value.im);
-    to[at] = n;
+K_FN void store(void *out, int32_t base, int32_t rest, s_complex value, int narrow) {
+#if !T_DOUBLE
+    if (narrow) {
+        const float parts[2] = {value.re, value.im};
+        ((uint32_t *)out + base)[rest] = k_repack_f16(parts);
+        return;
+    }
+#endif
+    (void)narrow;
+    ((s_complex *)out + base)[rest] = value;
 }
 
 /* Which row a lane has a part of, and which part. */
 typedef struct share {
-    const number *from;
-    number *to;
-    int32_t have; /* elements of the row; 0 where there is no such row */
+    int64_t from, to; /* bytes from x and out to the row; with K_ACROSS, to the lane's first */
+    int32_t have;     /* elements of the row; 0 where there is no such row */
     int32_t row, lane;
     int32_t present;
 } share;
 
+/* How many bytes `numbers` are. */
+K_FN int64_t bytes_of(int64_t numbers, int narrow) {
+    return narrow ? numbers * (int64_t)sizeof(uint32_t) : numbers * (int64_t)sizeof(s_complex);
+}
+
 K_FN share share_of(const mp_fft_power_args *args, int64_t first, uint32_t l) {
     share s;
-    s.lane = (int32_t)(l % LANES);
-    s.row = (int32_t)(l / LANES);
+    s.lane = (int32_t)(K_ACROSS ? l / ROWS : l % LANES);
+    s.row = (int32_t)(K_ACROSS ? l % ROWS : l / LANES);
     s.present = first + s.row < args->rows;
     const uint32_t row = s.present ? (uint32_t)(first + s.row) : 0;
     const uint32_t major = k_divide(row, args->by_minor);
     const uint32_t minor = row - major * args->minor_rows;
-    s.from = (const number *)args->x + major * args->from_major + minor * args->from_minor;
-    s.to = (number *)args->out + major * args->to_major + minor * args->to_minor;
+    s.from = major * args->from_major + minor * args->from_minor;
+    s.to = major * args->to_major + minor * args->to_minor;
+    if (K_ACROSS) {
+        s.from += s.lane * args->from_step;
+        s.to += s.lane * args->to_step;
+    }
+    s.from = bytes_of(s.from, IS_NARROW(args->narrow_in));
+    s.to = bytes_of(s.to, IS_NARROW(args->narrow_out));
+#if K_PTX && K_ACROSS
+    /* The compiler would find each element anew, by several products. */
+    asm("" : "+l"(s.from), "+l"(s.to));
+#endif
     s.have = s.present ? args->have : 0;
     return s;
 }
 
-/* Element base + rest. */
-K_FN s_complex element(const share *s, int32_t base, int32_t rest) {
-    const s_complex none = {0, 0};
-    return base + rest < s->have ? loaded(s->from + base, rest) : none;
+/* Element base + rest: what hangs on the lane, which is the lane itself with K_ACROSS, and the
+ * rest.
+ */
+K_FN s_complex element(const mp_fft_power_args *args, const share *s, int32_t base, int32_t rest,
+                       int narrow) {
+    const char *from = (const char *)args->x + s->from;
+    const int is_there = rest < s->have - base;
+    return K_ACROSS ? loaded(from, 0, rest * args->from_step, is_there, narrow)
+                    : loaded(from, base, rest, is_there, narrow);
+}
+
+K_FN void put(const mp_fft_power_args *args, const share *s, int32_t base, int32_t rest,
+              s_complex value, int narrow) {
+    char *to = (char *)args->out + s->to;
+    if (K_ACROSS) {
+        store(to, 0, rest * args->to_step, value, narrow);
+    } else {
+        store(to, base, rest, value, narrow);
+    }
 }
 
 /* How far behind the first of a lane's elements of the row is the i-th, in a step of butterflies of
@@ -121,10 +173,15 @@ K_FN int32_t behind(int32_t i, int32_t bits) {
 
 /* ---- exchanges ---- */
 
-/* Where element t of a row is: gaps keep lanes that are some elements apart out of each other's
- * way. */
+/* How far behind the first one of a row element t is: gaps keep lanes that are some elements apart
+ * out of each other's way. */
 K_FN int32_t place_of(int32_t t) {
-    return t + t / K_FFT_GAP;
+    return (t + t / K_FFT_GAP) * ROWS;
+}
+
+/* How far behind the first row of the block is another. */
+K_FN int32_t place_of_row(int32_t row) {
+    return K_ACROSS ? row : row * ROW;
 }
 
 /* Column i of a lane in a step of `bits`; in one of pairs those of the second half mirror those of
@@ -301,13 +358,22 @@ K_FN void part(s_complex *a, s_complex *b, s_complex root) {
 
 /* ---- what is read ---- */
 
-K_FN void read_spectrum(const mp_fft_power_args *args, const share *s, s_complex *x) {
-    s_complex roots[TWINS];
+K_FN void load_spectrum(const mp_fft_power_args *args, const share *s, s_complex *x, int narrow) {
     K_UNROLL
     for (int32_t i = 0; i < TWINS; i++) {
         const int32_t base = base_of(s->lane, i), rest = rest_of(i);
-        x[i] = element(s, base, rest);
-        x[mirror_of(i)] = element(s, -base, LENGTH - rest);
+        x[i] = element(args, s, base, rest, narrow);
+        x[mirror_of(i)] = element(args, s, -base, LENGTH - rest, narrow);
+    }
+}
+
+K_FN void read_spectrum(const mp_fft_power_args *args, const share *s, s_complex *x) {
+    const int narrow = IS_NARROW(args->narrow_in);
+    s_complex roots[TWINS];
+    if (narrow) {
+        load_spectrum(args, s, x, 1);
+    } else {
+        load_spectrum(args, s, x, 0);
     }
     ask_turns(args, s->lane, roots);
     const s_complex first = x[0], last = x[mirror_of(0)];
@@ -316,7 +382,7 @@ K_FN void read_spectrum(const mp_fft_power_args *args, const share *s, s_complex
         join(&x[i], &x[mirror_of(i)], roots[i]);
     }
     if (s->lane == 0) {
-        const s_complex middle = element(s, 0, LENGTH / 2);
+        const s_complex middle = element(args, s, 0, LENGTH / 2, narrow);
         x[0].re = first.re + last.re; /* the imaginary parts of the ends do not count */
         x[0].im = last.re - first.re;
         x[mirror_of(0)] = s_sum(middle, middle);
@@ -324,19 +390,26 @@ K_FN void read_spectrum(const mp_fft_power_args *args, const share *s, s_complex
     }
 }
 
-K_FN void read_row(const mp_fft_power_args *args, const share *s, s_complex *x) {
+K_FN void load_row(const mp_fft_power_args *args, const share *s, s_complex *x, int narrow) {
     K_UNROLL
     for (int32_t i = 0; i < EACH; i++) {
-        x[i] = element(s, s->lane, behind(i, FIRST_BITS));
+        x[i] = element(args, s, s->lane, behind(i, FIRST_BITS), narrow);
     }
-    if (args->window != 0) { /* of real numbers */
+    if (K_PAIRS == K_FFT_PAIRS_IN && args->window != 0) {
         K_UNROLL
         for (int32_t i = 0; i < EACH; i++) {
-            const s_complex taps =
-                loaded((const number *)args->window + s->lane, behind(i, FIRST_BITS));
+            const s_complex taps = loaded(args->window, s->lane, behind(i, FIRST_BITS), 1, narrow);
             x[i].re *= taps.re;
             x[i].im *= taps.im;
         }
+    }
+}
+
+K_FN void read_row(const mp_fft_power_args *args, const share *s, s_complex *x) {
+    if (IS_NARROW(args->narrow_in)) {
+        load_row(args, s, x, 1);
+    } else {
+        load_row(args, s, x, 0);
     }
     if (args->inverse) {
         K_UNROLL
@@ -350,10 +423,24 @@ K_FN void read_row(const mp_fft_power_args *args, const share *s, s_complex *x) 
 
 /* Element k of a spectrum of real numbers, of which the whole one has the mirrored one, too. */
 K_FN void write_half(const mp_fft_power_args *args, const share *s, int32_t base, int32_t rest,
-                     s_complex value) {
-    store(s->to + base, rest, value);
+                     s_complex value, int narrow) {
+    put(args, s, base, rest, value, narrow);
     if (args->whole && (base + rest) % LENGTH != 0) {
-        store(s->to - base, 2 * LENGTH - rest, s_mirrored(value));
+        put(args, s, -base, 2 * LENGTH - rest, s_mirrored(value), narrow);
+    }
+}
+
+/* The middle one is lane 0's. */
+K_FN void store_spectrum(const mp_fft_power_args *args, const share *s, const s_complex *x,
+                         s_complex middle, int narrow) {
+    K_UNROLL
+    for (int32_t i = 0; i < TWINS; i++) {
+        const int32_t base = base_of(s->lane, i), rest = rest_of(i);
+        write_half(args, s, base, rest, x[in_place(i)], narrow);
+        write_half(args, s, -base, LENGTH - rest, x[in_place(mirror_of(i))], narrow);
+    }
+    if (s->lane == 0) {
+        write_half(args, s, 0, LENGTH / 2, middle, narrow);
     }
 }
 
@@ -362,21 +449,28 @@ K_FN void write_spectrum(const mp_fft_power_args *args, const share *s, s_comple
     if (s->lane == 0) {
         to_twins(x);
     }
+    const s_complex first = x[in_place(0)], middle = s_mirrored(x[in_place(mirror_of(0))]);
     K_UNROLL
     for (int32_t i = 0; i < TWINS; i++) {
-        const int32_t base = base_of(s->lane, i), rest = rest_of(i);
-        s_complex a = x[in_place(i)], b = x[in_place(mirror_of(i))];
-        if (i == 0 && base == 0) { /* the ends, which are real, and the middle */
-            const TC re = a.re, im = a.im;
-            write_half(args, s, 0, LENGTH / 2, s_mirrored(b));
-            a.re = re + im;
-            b.re = re - im;
-            a.im = b.im = 0;
-        } else {
-            part(&a, &b, roots[i]);
-        }
-        write_half(args, s, base, rest, a);
-        write_half(args, s, -base, LENGTH - rest, b);
+        part(&x[in_place(i)], &x[in_place(mirror_of(i))], roots[i]);
+    }
+    if (s->lane == 0) { /* the ends, which are real */
+        const s_complex ends[2] = {{first.re + first.im, 0}, {first.re - first.im, 0}};
+        x[in_place(0)] = ends[0];
+        x[in_place(mirror_of(0))] = ends[1];
+    }
+    if (IS_NARROW(args->narrow_out)) {
+        store_spectrum(args, s, x, middle, 1);
+    } else {
+        store_spectrum(args, s, x, middle, 0);
+    }
+}
+
+K_FN void store_row(const mp_fft_power_args *args, const share *s, const s_complex *x, int narrow) {
+    K_UNROLL
+    for (int32_t i = 0; i < EACH; i++) {
+        const int32_t m = i & ((1 << LAST_BITS) - 1);
+        put(args, s, s->lane, behind(i, LAST_BITS), x[i - m + s_place_of(m, LAST_BITS)], narrow);
     }
 }
 
@@ -389,10 +483,10 @@ K_FN void write_row(const mp_fft_power_args *args, const share *s, s_complex *x)
             x[i].im *= -scale;
         }
     }
-    K_UNROLL
-    for (int32_t i = 0; i < EACH; i++) {
-        const int32_t m = i & ((1 << LAST_BITS) - 1);
-        store(s->to + s->lane, behind(i, LAST_BITS), x[i - m + s_place_of(m, LAST_BITS)]);
+    if (IS_NARROW(args->narrow_out)) {
+        store_row(args, s, x, 1);
+    } else {
+        store_row(args, s, x, 0);
     }
 }
 
@@ -425,24 +519,24 @@ K_FN void first_step(const mp_fft_power_args *args, const share *s, s_complex *p
         ask(args, s->lane, f);
     }
     butterflies(x, FIRST_BITS);
-    give(points + s->row * ROW, x, s->lane, FIRST_BITS, 0, K_PAIRS == K_FFT_PAIRS_OUT);
+    give(points + place_of_row(s->row), x, s->lane, FIRST_BITS, 0, K_PAIRS == K_FFT_PAIRS_OUT);
 }
 
 /* Makes transforms EACH times as long. */
 K_FN void middle_step(const share *s, int32_t step, const s_complex *from, s_complex *to,
                       const factors *f) {
     s_complex x[EACH];
-    take(from + s->row * ROW, x, s->lane, EACH_BITS, 0);
+    take(from + place_of_row(s->row), x, s->lane, EACH_BITS, 0);
     turn(x, f->roots[step], EACH_BITS);
     butterflies(x, EACH_BITS);
-    give(to + s->row * ROW, x, s->lane, EACH_BITS, FIRST_BITS + step * EACH_BITS, 0);
+    give(to + place_of_row(s->row), x, s->lane, EACH_BITS, FIRST_BITS + step * EACH_BITS, 0);
 }
 
 /* Makes those of N elements, or of 2 N numbers. */
 K_FN void last_step(const mp_fft_power_args *args, const share *s, const s_complex *from,
                     const factors *f) {
     s_complex x[EACH];
-    take(from + s->row * ROW, x, s->lane, LAST_BITS, K_PAIRS == K_FFT_PAIRS_IN);
+    take(from + place_of_row(s->row), x, s->lane, LAST_BITS, K_PAIRS == K_FFT_PAIRS_IN);
     turn(x, f->roots[MIDDLE_STEPS], LAST_BITS);
     butterflies(x, LAST_BITS);
     if (!s->present) {
@@ -458,7 +552,7 @@ K_FN void last_step(const mp_fft_power_args *args, const share *s, const s_compl
 /* Exchanges take turns with two buffers, so that one barrier is enough for each. */
 K_BLOCK_KERNEL_WITHIN(REGISTERS, BLOCK_LANES, mp_fft_power_args, args) {
     K_SHARED(s_complex, points);
-    const int64_t group = (int64_t)1 << args.group_bits;
+    const int64_t group = K_ACROSS ? ROWS : (int64_t)1 << args.group_bits;
     s_complex *const buffers[2] = {points, points + group * ROW};
     for (int64_t first = blockIdx.x * group; first < args.rows; first += gridDim.x * group) {
         const uint32_t mine = lane_anew();

@@ -71,6 +71,7 @@ enum {
     K_FFT_BITS_MAX = 13,
     K_FFT_BLOCK_LANES = 128, /* of several rows together, at most */
     K_FFT_TABLES = 4,        /* of roots: one a step but for the first */
+    K_FFT_ACROSS_MAX = 11,   /* bits of rows across others: 4 or more of them make a block */
     K_FFT_GAP = 16           /* elements in shared memory, then room for one */
 };
 
@@ -88,9 +89,12 @@ enum {
                                                            : K_FFT_REST(bits))
 /* Elements that a row takes in shared memory. */
 #define K_FFT_ROW(bits) ((1 << (bits)) + (1 << (bits)) / K_FFT_GAP)
+/* Rows whose neighbours lie side by side make blocks of 1 << ACROSS_BITS: 16 for whole lines of
+ * memory, or what 512 lanes hold, which is as many as there are registers for. */
+#define K_FFT_ACROSS_BITS(bits) ((bits) <= 9 ? 4 : 13 - (bits))
 
-/* Rows of complex numbers, or of pairs of real ones, whose elements lie side by side. All that
- * counts elements counts those. */
+/* Rows of complex numbers, or of pairs of real ones. Their elements lie side by side, or a step
+ * apart, across the other rows. All that counts elements counts those. */
 typedef struct mp_fft_power_args {
     const void *x;
     const void *window;              /* NULL, or pairs of real factors */
@@ -98,14 +102,16 @@ typedef struct mp_fft_power_args {
     const void *turns;               /* with pairs: the first N roots of 2 N */
     void *out;
     int64_t from_major, from_minor, to_major, to_minor; /* as in mp_spectrum_side */
+    int32_t from_step, to_step;                         /* of rows across others */
     double scale;                                       /* of an inverse transform */
     int32_t rows;
     uint32_t minor_rows;
     k_divider by_minor;
-    int32_t have; /* elements of a row of x; further ones are 0 */
-    int32_t group_bits;
+    int32_t have;       /* elements of a row of x; further ones are 0 */
+    int32_t group_bits; /* of rows that are not across others */
     int32_t inverse;
     int32_t whole; /* the mirrored half of the spectrum of real numbers is written, too */
+    int32_t narrow_in, narrow_out; /* of x and window, and of out: K_FFT_WIDE or K_FFT_F16 */
 } mp_fft_power_args;
 
 /* out[k] = (cos, -sin) of k * step / n turns. With `chirp`, of d * d / n turns where d is the

@@ -1,5 +1,6 @@
-/* fft_power_steps.c - transforms of rows whose length is a power of two and whose elements lie side
- * by side: an instance of the kernel for each length, which a lane holds some elements of.
+/* fft_power_steps.c - transforms of rows whose length is a power of two: an instance of the kernel
+ * for each length, which a lane holds some elements of; another one where it is not the elements of
+ * a row that lie side by side, but those of neighbouring rows.
  * Kernel: signal/fft_power.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/signal/fft_power_steps.h"
@@ -32,9 +33,27 @@ static size_t shared_bytes(mp_dtype type, int bits, int pairs, int group_bits) {
     return (middle_steps(bits, pairs) == 0 ? row : 2 * row) << group_bits;
 }
 
-static bool has_instance(mp_dtype type, int bits) {
+static bool is_packed(const mp_spectrum *s) {
+    return s->from.step == 1 && s->to.step == 1;
+}
+
+/* Of neighbouring rows; an instance counts in 32 bits how far an element is from the first. */
+static bool is_across(const mp_spectrum *s) {
+    return s->from.minor == 1 && s->to.minor == 1 &&
+           MP_MAX(s->from.step, s->to.step) <= INT32_MAX >> K_FFT_ACROSS_MAX;
+}
+
+static bool has_instance(const mp_spectrum *s, int32_t pairs, int bits) {
     enum { WIDE_BITS_MAX = 12 }; /* of a lane's registers, a block has room for so many */
-    return type == MP_F32 || type == MP_F16 || (type == MP_F64 && bits <= WIDE_BITS_MAX);
+    return is_packed(s) ? s->type == MP_F32 || bits <= WIDE_BITS_MAX
+                        : is_across(s) && pairs == K_FFT_PAIRS_NONE && s->type == MP_F32 &&
+                              bits <= K_FFT_ACROSS_MAX;
+}
+
+/* Halves are read and written by the instances of floats. */
+static bool has_types(const mp_spectrum *s) {
+    return (s->x_type == s->type || s->x_type == MP_F16) &&
+           (s->out_type == s->type || s->out_type == MP_F16);
 }
 
 static bool has_pairs(const mp_spectrum *s, int32_t pairs) {
@@ -48,13 +67,30 @@ static bool is_complex(const mp_spectrum *s) {
            s->window.place == MP_PLACE_NONE;
 }
 
+/* Rows of a block: at least as many as make a warp; more while all multiprocessors have plenty. */
+static int packed_bits(const mp_planner *p, int64_t rows, int bits) {
+    enum { WARP = 32, BLOCKS_PLENTY = 8 };
+    const int64_t lanes = (int64_t)1 << (bits - K_FFT_EACH_BITS);
+    const int64_t plenty = BLOCKS_PLENTY * (int64_t)p->device->info.multiprocessors;
+    int group = 0;
+    while (lanes << group < WARP ||
+           (lanes << (group + 1) <= K_FFT_BLOCK_LANES && rows >> (group + 1) >= plenty)) {
+        group++;
+    }
+    return group;
+}
+
+static int group_bits(const mp_planner *p, const mp_spectrum *s, int bits) {
+    return is_packed(s) ? packed_bits(p, s->rows, bits) : K_FFT_ACROSS_BITS(bits);
+}
+
 bool mp_fft_power_fits(const mp_planner *p, const mp_spectrum *s, int32_t pairs) {
     const int bits = bits_of(length_of(s, pairs));
-    const bool packed = s->from.step == 1 && s->to.step == 1 && p->align >= 16;
-    return bits != 0 && has_instance(s->x_type, bits) && s->x_type == s->out_type && packed &&
+    return bits != 0 && has_instance(s, pairs, bits) && has_types(s) && p->align >= 16 &&
            (pairs == K_FFT_PAIRS_NONE ? is_complex(s) : has_pairs(s, pairs)) &&
            s->rows <= INT32_MAX &&
-           shared_bytes(s->type, bits, pairs, 0) <= p->device->info.shared_bytes_max;
+           shared_bytes(s->type, bits, pairs, group_bits(p, s, bits)) <=
+               p->device->info.shared_bytes_max;
 }
 
 /* ---- the launch ---- */
@@ -82,19 +118,6 @@ static mp_status plan_turns(mp_planner *p, const mp_spectrum *s, int32_t pairs, 
     return pairs == K_FFT_PAIRS_NONE ? MP_OK : mp_plan_roots(p, s->type, &args, out);
 }
 
-/* Rows of a block: at least as many as make a warp; more while all multiprocessors have plenty. */
-static int group_bits(const mp_planner *p, int64_t rows, int bits) {
-    enum { WARP = 32, BLOCKS_PLENTY = 8 };
-    const int64_t lanes = (int64_t)1 << (bits - K_FFT_EACH_BITS);
-    const int64_t plenty = BLOCKS_PLENTY * (int64_t)p->device->info.multiprocessors;
-    int group = 0;
-    while (lanes << group < WARP ||
-           (lanes << (group + 1) <= K_FFT_BLOCK_LANES && rows >> (group + 1) >= plenty)) {
-        group++;
-    }
-    return group;
-}
-
 /* Where rows begin, in complex numbers or pairs. */
 static void set_rows(const mp_spectrum *s, int32_t pairs, mp_fft_power_args *out) {
     const int64_t in = pairs == K_FFT_PAIRS_IN ? 2 : 1, made = pairs == K_FFT_PAIRS_OUT ? 2 : 1;
@@ -102,10 +125,23 @@ static void set_rows(const mp_spectrum *s, int32_t pairs, mp_fft_power_args *out
     out->from_minor = s->from.minor / in;
     out->to_major = s->to.major / made;
     out->to_minor = s->to.minor / made;
+    out->from_step = (int32_t)s->from.step;
+    out->to_step = (int32_t)s->to.step;
     out->rows = (int32_t)s->rows;
     out->minor_rows = (uint32_t)s->minor_rows;
     out->by_minor = mp_divider((uint32_t)s->minor_rows);
     out->have = (int32_t)(s->have / in);
+}
+
+static int32_t narrow(mp_dtype type) {
+    return type == MP_F16 ? K_FFT_F16 : K_FFT_WIDE;
+}
+
+static mp_status plan_instance(mp_planner *p, const mp_spectrum *s, int32_t pairs, int bits,
+                               const mp_kernel **out) {
+    const char *word = mp_dtype_word(s->type);
+    return is_packed(s) ? mp_plan_kernel(p, out, "fft_power_%d_%d_%s", pairs, bits, word)
+                        : mp_plan_kernel(p, out, "fft_across_%d_%s", bits, word);
 }
 
 mp_status mp_plan_fft_power(mp_planner *p, const mp_spectrum *s, int32_t pairs) {
@@ -114,16 +150,18 @@ mp_status mp_plan_fft_power(mp_planner *p, const mp_spectrum *s, int32_t pairs) 
     mp_ref tables[K_FFT_TABLES] = {MP_NOWHERE, MP_NOWHERE, MP_NOWHERE, MP_NOWHERE};
     mp_ref turns = MP_NOWHERE;
     mp_fft_power_args power = {.scale = s->inverse ? 1 / (double)s->n : 1,
-                               .group_bits = group_bits(p, s->rows, bits),
+                               .group_bits = group_bits(p, s, bits),
                                .inverse = s->inverse,
-                               .whole = pairs == K_FFT_PAIRS_IN && s->made == s->n};
+                               .whole = pairs == K_FFT_PAIRS_IN && s->made == s->n,
+                               .narrow_in = narrow(s->x_type),
+                               .narrow_out = narrow(s->out_type)};
     set_rows(s, pairs, &power);
     MP_TRY(plan_tables(p, s->type, bits, pairs, tables));
     MP_TRY(plan_turns(p, s, pairs, &turns));
     const uint32_t lanes = 1u << (bits - K_FFT_EACH_BITS + power.group_bits);
     mp_grid grid = mp_plan_grid_rows(p, ((s->rows - 1) >> power.group_bits) + 1, lanes);
     grid.shared_bytes = (uint32_t)shared_bytes(s->type, bits, pairs, power.group_bits);
-    MP_TRY(mp_plan_kernel(p, &kernel, "fft_power_%d_%d_%s", pairs, bits, mp_dtype_word(s->x_type)));
+    MP_TRY(plan_instance(p, s, pairs, bits, &kernel));
     return MP_LAUNCH(p, kernel, grid, power, MP_BIND(mp_fft_power_args, x, s->x),
                      MP_BIND(mp_fft_power_args, window, s->window),
                      MP_BIND(mp_fft_power_args, roots[0], tables[0]),

@@ -137,7 +137,8 @@ for shape in ((2, 4), (3, 9), (16,), (5, 1, 30), (2, 101), (1, 400), (2, 4096), 
     case("Rfft", [R(shape)], narrow, slack=4, reference=rfft, signal_ndim=1, onesided=1, **MS)
     if shape[-1] > 1:
         case("Irfft", [R(half)], narrow, slack=4, reference=irfft, signal_ndim=1, onesided=1, **MS)
-for shape in ((4, 6), (2, 5, 8), (3, 16, 20), (2, 3, 7, 10), (1, 64, 33), (2, 1, 4), (130, 2, 6)):
+for shape in ((4, 6), (2, 5, 8), (3, 16, 20), (2, 3, 7, 10), (1, 64, 33), (2, 1, 4), (130, 2, 6), (3, 64, 128),
+              (2, 32, 16, 64)):
     half = (*shape[:-1], shape[-1] // 2 + 1, 2)
     for dims in (2, 3):
         if len(shape) >= dims:
