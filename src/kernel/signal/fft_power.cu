@@ -15,10 +15,7 @@
  * are needed together. In the step next to the spectrum a lane has columns c and N / R - c, which
  * have all of each other's, so that needs no exchange of its own. Column 0 belongs to itself, as
  * does N / R / 2; lane 0 has both.
- *
- * With K_ACROSS the elements of a row are a step apart, and those of neighbouring rows side by
- * side: so are the lanes that have them, and the rows in shared memory. SPDX-License-Identifier:
- * Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
 #include "kernel/core/word.h"
 #include "kernel/signal/butterfly.h"
@@ -72,8 +69,8 @@ K_FN void meet(void) {
 
 /* ---- numbers of a tensor: complex ones, or pairs, of TC or of halves ---- */
 
-/* Which of them is not known before the kernel runs, so that an instance has both. Not each number
- * asks for itself, or the next one would wait for it. */
+/* Which of them is an argument, so that an instance has both. It is asked once for all elements of
+ * a lane: asked for each, they would come in turn. */
 #if T_DOUBLE
 #define IS_NARROW(type) 0
 #else
@@ -107,7 +104,9 @@ K_FN void store(void *out, int32_t base, int32_t rest, s_complex value, int narr
     ((s_complex *)out + base)[rest] = value;
 }
 
-/* Which row a lane has a part of, and which part. */
+/* Which row a lane has a part of, and which part. With K_ACROSS the elements of a row are a step
+ * apart, and those of neighbouring rows side by side: so are the lanes that have them, and the rows
+ * in shared memory. */
 typedef struct share {
     int64_t from, to; /* bytes from x and out to the row; with K_ACROSS, to the lane's first */
     int32_t have;     /* elements of the row; 0 where there is no such row */
@@ -137,16 +136,14 @@ K_FN share share_of(const mp_fft_power_args *args, int64_t first, uint32_t l) {
     s.from = bytes_of(s.from, IS_NARROW(args->narrow_in));
     s.to = bytes_of(s.to, IS_NARROW(args->narrow_out));
 #if K_PTX && K_ACROSS
-    /* The compiler would find each element anew, by several products. */
+    /* Not to be taken apart: the compiler would find each element by products of its own. */
     asm("" : "+l"(s.from), "+l"(s.to));
 #endif
     s.have = s.present ? args->have : 0;
     return s;
 }
 
-/* Element base + rest: what hangs on the lane, which is the lane itself with K_ACROSS, and the
- * rest.
- */
+/* Element base + rest: what hangs on the lane (with K_ACROSS the lane itself), and the rest. */
 K_FN s_complex element(const mp_fft_power_args *args, const share *s, int32_t base, int32_t rest,
                        int narrow) {
     const char *from = (const char *)args->x + s->from;

@@ -89,9 +89,9 @@ enum {
                                                            : K_FFT_REST(bits))
 /* Elements that a row takes in shared memory. */
 #define K_FFT_ROW(bits) ((1 << (bits)) + (1 << (bits)) / K_FFT_GAP)
-/* Rows whose neighbours lie side by side make blocks of 1 << ACROSS_BITS: 16 for whole lines of
- * memory, or what 512 lanes hold, which is as many as there are registers for. */
-#define K_FFT_ACROSS_BITS(bits) ((bits) <= 9 ? 4 : 13 - (bits))
+/* Rows whose neighbours lie side by side make blocks of 1 << ACROSS_BITS: what they have of an
+ * element is a line of memory, or half of one or a sector where a block has no room for more. */
+#define K_FFT_ACROSS_BITS(bits) ((bits) <= 8 ? 4 : (bits) <= 10 ? 3 : 2)
 
 /* Rows of complex numbers, or of pairs of real ones. Their elements lie side by side, or a step
  * apart, across the other rows. All that counts elements counts those. */
