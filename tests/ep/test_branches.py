@@ -141,8 +141,9 @@ def test_same_bits_of_halves(sign):
     ours = exact(model(HALVES))
     runs = [ours.run(None, {"x": x})[0].view(np.uint16) for _ in range(5)]
     assert all(np.array_equal(run, runs[0]) for run in runs)
-    alone = exact(model(HALVES), fusion="0").run(None, {"x": x})[0].view(np.uint16)
-    assert np.array_equal(runs[0], alone)
+    if HOLDS_CONTROL_FLOW:  # otherwise there are islands before and behind, which have no branches
+        alone = exact(model(HALVES), fusion="0").run(None, {"x": x})[0].view(np.uint16)
+        assert np.array_equal(runs[0], alone)
 
 
 RATES = """

@@ -100,6 +100,11 @@ static bool is_wanted(const mp_kernel_image *image, const task *work) {
                                        "attention_blocks_",
                                        "attention_chosen_",
                                        "attention_paged_",
+                                       "fft_across_",
+                                       "fft_power_5_",
+                                       "fft_power_6_",
+                                       "fft_power_7_",
+                                       "fft_power_13_",
                                        "moe_",
                                        "fold_max_",
                                        "fold_min_"};

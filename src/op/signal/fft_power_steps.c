@@ -140,7 +140,7 @@ static int32_t narrow(mp_dtype type) {
 static mp_status plan_instance(mp_planner *p, const mp_spectrum *s, int32_t pairs, int bits,
                                const mp_kernel **out) {
     const char *word = mp_dtype_word(s->type);
-    return is_packed(s) ? mp_plan_kernel(p, out, "fft_power_%d_%d_%s", pairs, bits, word)
+    return is_packed(s) ? mp_plan_kernel(p, out, "fft_power_%d_%d_%s", bits, pairs, word)
                         : mp_plan_kernel(p, out, "fft_across_%d_%s", bits, word);
 }
 
