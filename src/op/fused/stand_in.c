@@ -121,10 +121,10 @@ size_t mp_stand_in_write(const mp_expression *e, const mp_reading *readings,
 
 /* ---- rows ---- */
 
-/* What is left of the passes' order. */
+/* The passes' order while it is written. */
 typedef struct order {
     k_stand_in_rows *rows;
-    int count; /* beyond its room where there was none */
+    int count; /* of terms, also of those that there was no room for */
 } order;
 
 static void add_to(order *o, int t) {
