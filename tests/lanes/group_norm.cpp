@@ -83,6 +83,8 @@ void check_norm(const Norm &n) {
     args.epsilon = 1e-5F;
     args.by_each = divider((uint32_t)args.each);
     args.by_width = divider((uint32_t)width);
+    args.by_chunks = divider((uint32_t)args.chunks);
+    args.by_slices = divider((uint32_t)args.slices);
     std::vector<float> partial((size_t)(n.batch * n.groups * args.spans * args.slices * 2), NAN);
     args.partial = partial.data();
     run_blocks(3, GROUP, [&] { group_stats(args); });
