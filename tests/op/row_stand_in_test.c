@@ -1,56 +1,19 @@
 /* row_stand_in_test.c - what stands in for a fused kernel with reductions gives its bits on a GPU;
  * the emulated device's own way to reduce is another, whose results are close.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/core/kernel_cache.h"
 #include "op/core/pieces.h"
 #include "op/fused/fused_kernel.h"
 #include "op/fused/stand_in.h"
 #include "op/op_value.h"
+#include "op/stand_in_rig.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { COUNT = 40000, ELEMENT_MAX = 4, BYTES = COUNT * ELEMENT_MAX, OUTER = 3, WHICH = 2 };
+enum { COUNT = 40000, ELEMENT_MAX = 4, BYTES = COUNT * ELEMENT_MAX, OUTER = 3 };
 enum { SUMS = 16 }; /* as many times the precision of one result is that of sums */
 
-typedef struct rig {
-    mp_device *device;
-    mp_stream *stream;
-    const mp_kernel *stand_in;
-    mp_addr in[K_FUSED_IN], out[WHICH][K_FUSED_OUT], table;
-} rig;
-
-static rig open_rig(mp_device *device) {
-    rig r = {.device = device};
-    CHECK(setenv("MILLPOND_STAND_IN", "off", 1) == 0);
-    CHECK_OK(device->ops->stream_create(device, &r.stream));
-    CHECK_OK(mp_kernel_cache_get(device, "fused_row_stand_in", &r.stand_in));
-    CHECK_OK(device->ops->alloc(device, sizeof(mp_row_stand_in_table), &r.table));
-    for (int i = 0; i < K_FUSED_IN; i++) {
-        CHECK_OK(device->ops->alloc(device, BYTES, &r.in[i]));
-    }
-    for (int o = 0; o < WHICH * K_FUSED_OUT; o++) {
-        CHECK_OK(device->ops->alloc(device, BYTES, &r.out[o / K_FUSED_OUT][o % K_FUSED_OUT]));
-    }
-    return r;
-}
-
-static void close_rig(rig *r) {
-    mp_device *device = r->device;
-    for (int i = 0; i < K_FUSED_IN; i++) {
-        device->ops->free(device, r->in[i], BYTES);
-    }
-    for (int o = 0; o < WHICH * K_FUSED_OUT; o++) {
-        device->ops->free(device, r->out[o / K_FUSED_OUT][o % K_FUSED_OUT], BYTES);
-    }
-    device->ops->free(device, r->table, sizeof(mp_row_stand_in_table));
-    device->ops->stream_destroy(device, r->stream);
-    mp_kernel_cache_drop(device);
-}
-
 /* From -2 to 2 in steps that every float has; integers are small, too. */
-static void set_inputs(rig *r, const mp_expression *e) {
+static void set_inputs(const stand_in_rig *r, const mp_expression *e) {
     static unsigned char data[BYTES];
     uint64_t state = 1;
     for (int i = 0; i < e->input_count; i++) {
@@ -60,38 +23,26 @@ static void set_inputs(rig *r, const mp_expression *e) {
             op_store_real(e->inputs[i], data, k,
                           op_is_float(e->inputs[i]) ? (double)step / 32 : (double)step);
         }
-        CHECK_OK(r->device->ops->copy(r->device, r->stream, r->in[i], (mp_addr)data, BYTES));
-        CHECK_OK(r->device->ops->stream_synchronize(r->device, r->stream));
+        stand_in_rig_set(r, i, data);
     }
 }
 
-static void launch(const rig *r, const mp_kernel *kernel, int which, mp_grid grid,
-                   mp_fused_args args, size_t skew) {
-    for (int o = 0; o < K_FUSED_OUT; o++) {
-        args.out[o] = (void *)(r->out[which][o] + skew);
-        CHECK_OK(r->device->ops->fill(r->device, r->stream, r->out[which][o], 0, 1, BYTES));
-    }
-    CHECK_OK(r->device->ops->launch(r->device, r->stream, kernel, grid, &args, sizeof args));
-}
-
-static void check_same(const rig *r, const mp_expression *e, int64_t rows, int64_t count,
+static void check_same(const stand_in_rig *r, const mp_expression *e, int64_t rows, int64_t count,
                        size_t skew, const char *what) {
-    static unsigned char data[WHICH][BYTES];
+    static unsigned char data[STAND_IN_BOTH][BYTES];
     for (int o = 0; o < e->output_count; o++) {
         const mp_dtype type = mp_expression_type(e, e->outputs[o]);
-        const size_t size = mp_dtype_size(type);
         const int64_t elements = mp_expression_is_row(e, e->outputs[o]) ? rows : count;
-        for (int which = 0; which < WHICH; which++) {
-            CHECK_OK(r->device->ops->copy(r->device, r->stream, (mp_addr)data[which],
-                                          r->out[which][o] + skew, (size_t)elements * size));
+        for (int whose = 0; whose < STAND_IN_BOTH; whose++) {
+            stand_in_rig_get(r, whose, o, skew, data[whose],
+                             (size_t)elements * mp_dtype_size(type));
         }
-        CHECK_OK(r->device->ops->stream_synchronize(r->device, r->stream));
         for (int64_t i = 0; i < elements; i++) {
-            const double got = op_real(type, data[1], i), own = op_real(type, data[0], i);
+            const double got = op_real(type, data[STAND_IN_OTHER], i);
+            const double own = op_real(type, data[STAND_IN_OWN], i);
             if (r->device->info.kind == MP_DEVICE_HOST) {
                 op_check_close(got, own, SUMS * op_precision(type), what, i);
-            } else if (memcmp(data[0] + (size_t)i * size, data[1] + (size_t)i * size, size) != 0 &&
-                       !(isnan(own) && isnan(got))) {
+            } else if (!stand_in_is_same(type, data[STAND_IN_OWN], data[STAND_IN_OTHER], i)) {
                 test_fail(__FILE__, __LINE__, "%s, output %d: element %lld is %g, not %g", what, o,
                           (long long)i, got, own);
             }
@@ -110,8 +61,8 @@ static mp_grid grid_of(const mp_expression *e, mp_row_packs packs, mp_fused_args
 }
 
 /* Over OUTER times `inner` rows, by its own kernel and by the other one. */
-static void compare(rig *r, const char *text, const mp_reading *readings, int64_t inner,
-                    int64_t columns, size_t skew) {
+static void compare(const stand_in_rig *r, const char *text, const mp_reading *readings,
+                    int64_t inner, int64_t columns, size_t skew) {
     const mp_shape shape = {3, {OUTER, inner, columns}};
     const mp_shape view_shape = {3, {OUTER, 1, columns}};
     int64_t views[K_WALK_VIEWS][MP_RANK_MAX];
@@ -145,8 +96,8 @@ static void compare(rig *r, const char *text, const mp_reading *readings, int64_
         args.numbers[i] = e.numbers[i].value;
     }
     const mp_grid grid = grid_of(&e, mp_fused_row_packs(&e, readings), &args);
-    launch(r, own.kernel, 0, grid, args, skew);
-    launch(r, r->stand_in, 1, grid, args, skew);
+    stand_in_rig_launch(r, own.kernel, STAND_IN_OWN, grid, args, skew);
+    stand_in_rig_launch(r, r->stand_in, STAND_IN_OTHER, grid, args, skew);
     check_same(r, &e, args.rows, args.rows * columns, skew, text);
 }
 
@@ -177,14 +128,15 @@ static const struct {
 DEVICE_TEST(row_stand_in_gives_the_bits_of_rows) {
     static const int64_t sizes[][2] = {{40, 8},  {40, 3},   {9, 64},   {9, 100},
                                        {2, 512}, {2, 1999}, {1, 6000}, {1, 13000}};
-    rig r = open_rig(device);
+    stand_in_rig r =
+        stand_in_rig_open(device, "fused_row_stand_in", BYTES, sizeof(mp_row_stand_in_table));
     for (size_t c = 0; c < MP_COUNT_OF(cases); c++) {
         for (size_t s = 0; s < MP_COUNT_OF(sizes); s++) {
             compare(&r, cases[c].text, cases[c].readings, sizes[s][0], sizes[s][1], 0);
         }
         compare(&r, cases[c].text, cases[c].readings, 9, 64, sizeof(float));
     }
-    close_rig(&r);
+    stand_in_rig_close(&r);
 }
 
 TEST(row_stand_in_has_its_limits) {

@@ -8,6 +8,7 @@
 #include "op/fused/fused_kernel.h"
 #include "op/fused/stand_in.h"
 #include "op/op_value.h"
+#include "op/stand_in_rig.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -45,61 +46,16 @@ static void fill(mp_dtype type, unsigned char *data, uint64_t seed) {
     }
 }
 
-typedef struct rig {
-    mp_device *device;
-    mp_stream *stream;
-    const mp_kernel *stand_in;
-    mp_addr in[K_FUSED_IN], out[2][K_FUSED_OUT], table;
-} rig;
-
-static rig open_rig(mp_device *device) {
-    rig r = {.device = device};
-    CHECK(setenv("MILLPOND_STAND_IN", "off", 1) == 0);
-    CHECK_OK(device->ops->stream_create(device, &r.stream));
-    CHECK_OK(mp_kernel_cache_get(device, "fused_stand_in", &r.stand_in));
-    CHECK_OK(device->ops->alloc(device, sizeof(mp_stand_in_table), &r.table));
-    for (int i = 0; i < K_FUSED_IN; i++) {
-        CHECK_OK(device->ops->alloc(device, BYTES, &r.in[i]));
-    }
-    for (int o = 0; o < 2 * K_FUSED_OUT; o++) {
-        CHECK_OK(device->ops->alloc(device, BYTES, &r.out[o / K_FUSED_OUT][o % K_FUSED_OUT]));
-    }
-    return r;
-}
-
-static void close_rig(rig *r) {
-    mp_device *device = r->device;
-    for (int i = 0; i < K_FUSED_IN; i++) {
-        device->ops->free(device, r->in[i], BYTES);
-    }
-    for (int o = 0; o < 2 * K_FUSED_OUT; o++) {
-        device->ops->free(device, r->out[o / K_FUSED_OUT][o % K_FUSED_OUT], BYTES);
-    }
-    device->ops->free(device, r->table, sizeof(mp_stand_in_table));
-    device->ops->stream_destroy(device, r->stream);
-    mp_kernel_cache_drop(device);
-}
-
-static void set_inputs(rig *r, const mp_expression *e) {
+static void set_inputs(const stand_in_rig *r, const mp_expression *e) {
     static unsigned char data[BYTES];
     for (int i = 0; i < e->input_count; i++) {
         fill(e->inputs[i], data, (uint64_t)i + 1);
-        CHECK_OK(r->device->ops->copy(r->device, r->stream, r->in[i], (mp_addr)data, BYTES));
-        CHECK_OK(r->device->ops->stream_synchronize(r->device, r->stream));
+        stand_in_rig_set(r, i, data);
     }
-}
-
-static void launch(const rig *r, const mp_kernel *kernel, int which, mp_fused_args args) {
-    const mp_grid grid = {.blocks = 3, .lanes = 64};
-    for (int o = 0; o < K_FUSED_OUT; o++) {
-        args.out[o] = (void *)r->out[which][o];
-        CHECK_OK(r->device->ops->fill(r->device, r->stream, r->out[which][o], 0, 1, BYTES));
-    }
-    CHECK_OK(r->device->ops->launch(r->device, r->stream, kernel, grid, &args, sizeof args));
 }
 
 /* The emulated device computes GELU of 16 bits as that of floats, so that bits of it differ. */
-static bool is_exact(const rig *r, const mp_expression *e) {
+static bool is_exact(const stand_in_rig *r, const mp_expression *e) {
     bool exact = true;
     for (int t = 0; t < e->term_count; t++) {
         const mp_term *term = &e->terms[t];
@@ -109,27 +65,23 @@ static bool is_exact(const rig *r, const mp_expression *e) {
     return exact || r->device->info.kind != MP_DEVICE_HOST;
 }
 
-static void check_same(const rig *r, const mp_expression *e, const char *what) {
-    static unsigned char data[2][BYTES];
+static void check_same(const stand_in_rig *r, const mp_expression *e, const char *what) {
+    static unsigned char data[STAND_IN_BOTH][BYTES];
     const bool exact = is_exact(r, e);
     for (int o = 0; o < e->output_count; o++) {
         const mp_dtype type = mp_expression_type(e, e->outputs[o]);
-        for (int which = 0; which < 2; which++) {
-            CHECK_OK(r->device->ops->copy(r->device, r->stream, (mp_addr)data[which],
-                                          r->out[which][o], BYTES));
+        for (int whose = 0; whose < STAND_IN_BOTH; whose++) {
+            stand_in_rig_get(r, whose, o, 0, data[whose], BYTES);
         }
-        CHECK_OK(r->device->ops->stream_synchronize(r->device, r->stream));
         for (int64_t i = 0; i < COUNT; i++) {
-            const size_t size = mp_dtype_size(type);
+            const double got = op_real(type, data[STAND_IN_OTHER], i);
+            const double own = op_real(type, data[STAND_IN_OWN], i);
             if (!exact) {
-                op_check_close(op_real(type, data[1], i), op_real(type, data[0], i),
-                               op_precision(type), what, i);
-            } else if (memcmp(data[0] + (size_t)i * size, data[1] + (size_t)i * size, size) != 0 &&
-                       !(isnan(op_real(type, data[0], i)) && isnan(op_real(type, data[1], i)))) {
+                op_check_close(got, own, op_precision(type), what, i);
+            } else if (!stand_in_is_same(type, data[STAND_IN_OWN], data[STAND_IN_OTHER], i)) {
                 test_fail(__FILE__, __LINE__,
                           "%s, output %d of type %s: element %lld is %g, not %g", what, o,
-                          mp_dtype_name(type), (long long)i, op_real(type, data[1], i),
-                          op_real(type, data[0], i));
+                          mp_dtype_name(type), (long long)i, got, own);
             }
         }
     }
@@ -137,7 +89,8 @@ static void check_same(const rig *r, const mp_expression *e, const char *what) {
 
 /* The expression over [30, 50], by its own kernel and by the other one; over [23, 56] in rows of 64
  * where these lie apart. */
-static void compare(rig *r, const mp_expression *e, const mp_reading *readings, const char *what) {
+static void compare(const stand_in_rig *r, const mp_expression *e, const mp_reading *readings,
+                    const char *what) {
     static const mp_shape shapes[] = {{2, {30, 50}}, {2, {23, 56}}};
     static const mp_shape view_shapes[] = {{1, {50}}, {2, {30, 1}}};
     static const int64_t rows[MP_RANK_MAX] = {64, 1};
@@ -174,8 +127,9 @@ static void compare(rig *r, const mp_expression *e, const mp_reading *readings, 
     for (int i = 0; i < e->number_count; i++) {
         args.numbers[i] = e->numbers[i].value;
     }
-    launch(r, own.kernel, 0, args);
-    launch(r, r->stand_in, 1, args);
+    const mp_grid grid = {.blocks = 3, .lanes = 64};
+    stand_in_rig_launch(r, own.kernel, STAND_IN_OWN, grid, args, 0);
+    stand_in_rig_launch(r, r->stand_in, STAND_IN_OTHER, grid, args, 0);
     check_same(r, e, what);
 }
 
@@ -201,7 +155,7 @@ static size_t some_functions(mp_dtype type, size_t from, float a, float b, mp_ex
 }
 
 /* Functions of a type with the numbers from the `first` ones on, every `step`. */
-static void compare_functions(rig *r, mp_dtype type, size_t first, size_t step) {
+static void compare_functions(const stand_in_rig *r, mp_dtype type, size_t first, size_t step) {
     static const float numbers[][2] = {{0.5f, 2}, {0, 0}, {1, 0.25f}, {2, 1}};
     for (size_t k = 0; k < MP_COUNT_OF(numbers); k += step) {
         const float *pair = numbers[(first + k) % MP_COUNT_OF(numbers)];
@@ -219,17 +173,17 @@ static void compare_functions(rig *r, mp_dtype type, size_t first, size_t step) 
 /* On a GPU each kernel is compiled, so the types share the numbers. */
 DEVICE_TEST(stand_in_gives_the_bits_of_every_function) {
     const size_t step = device->info.kind == MP_DEVICE_HOST ? 1 : 4;
-    rig r = open_rig(device);
+    stand_in_rig r = stand_in_rig_open(device, "fused_stand_in", BYTES, sizeof(mp_stand_in_table));
     for (size_t t = 0; op_types[t] != MP_NONE; t++) {
         if (op_types[t] != MP_F64) {
             compare_functions(&r, op_types[t], t, step);
         }
     }
-    close_rig(&r);
+    stand_in_rig_close(&r);
 }
 
 DEVICE_TEST(stand_in_gives_the_bits_of_every_cast) {
-    rig r = open_rig(device);
+    stand_in_rig r = stand_in_rig_open(device, "fused_stand_in", BYTES, sizeof(mp_stand_in_table));
     for (size_t from = 0; op_types[from] != MP_NONE; from++) {
         for (size_t to = 0; op_types[to] != MP_NONE;) {
             mp_expression e = {.input_count = 0};
@@ -248,7 +202,7 @@ DEVICE_TEST(stand_in_gives_the_bits_of_every_cast) {
             }
         }
     }
-    close_rig(&r);
+    stand_in_rig_close(&r);
 }
 
 /* Numbers, views, one element for all, where; values that are rounded between terms, and not. */
@@ -276,7 +230,7 @@ DEVICE_TEST(stand_in_gives_the_bits_of_chains) {
         {MP_READ_VIEW, MP_READ_ONE, MP_READ_WHOLE},
         {MP_READ_ONE, MP_READ_WHOLE, MP_READ_VIEW},
     };
-    rig r = open_rig(device);
+    stand_in_rig r = stand_in_rig_open(device, "fused_stand_in", BYTES, sizeof(mp_stand_in_table));
     for (size_t i = 0; i < MP_COUNT_OF(texts); i++) {
         for (size_t k = 0; k < MP_COUNT_OF(readings); k++) {
             mp_expression e;
@@ -284,7 +238,7 @@ DEVICE_TEST(stand_in_gives_the_bits_of_chains) {
             compare(&r, &e, readings[k], texts[i]);
         }
     }
-    close_rig(&r);
+    stand_in_rig_close(&r);
 }
 
 TEST(stand_in_has_no_doubles) {
