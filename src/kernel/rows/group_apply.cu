@@ -1,7 +1,7 @@
 /* group_apply.cu - each channel minus the mean of its group, over its deviation, times scale, plus
  * bias, and perhaps times its sigmoid or no less than 0. Each block puts together what is known of
- * its groups in each slice, while its first pixels are on their way. A lane keeps what its channels
- * need and goes along the pixels. Bound by memory; `out` may be x.
+ * its groups in each slice. A lane keeps what its channels need and goes along the pixels. Bound by
+ * latencies, and for many pixels by arithmetic; `out` may be x.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/group_norm.h"
 
