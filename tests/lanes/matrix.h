@@ -200,6 +200,7 @@ inline void matrix_copies_wait(size_t left) {
 }
 #define K_HOLD(x)           (void)(x)
 #define K_HOLD_PLACE(x)     (void)(x)
+#define K_HOLD_FLOAT(x)     (void)(x)
 #define K_COPIES_WAIT(left) matrix_copies_wait(left)
 
 #endif

@@ -19,6 +19,7 @@ C_FLAGS = ["-std=gnu11", "-O1", "-g", "-w", *INCLUDES]
 PLANS = {
     "stem.cpp": ["op/linear/conv_stem_cut.c", "op/core/shape.c", "base/dtype.c", "base/escape.c", "base/status.c"],
     "excite.cpp": ["op/linear/squeeze_excite_cut.c"],
+    "nbits_chain.cpp": ["op/quantize/nbits_chain_cut.c"],
 }
 # What writes the texts of fused kernels, and what some of them compute: its number, how inputs are read, terms.
 WRITER = [*(f"op/fused/{name}.c" for name in ("expression", "expression_text", "function", "fused_row_source",
@@ -209,6 +210,9 @@ PROGRAMS = {
         [f"K_T0={word}", f"K_BITS={bits}", f"K_ROWS={rows}", f"K_BEFORE={before}", "K_CODED=0",
          f"K_COLUMNS={1 if rows == 1 else 2}", *(f"{kind}={int(text == kind.lower())}" for kind in NBITS_KINDS)])
        for text, bits, rows, before, word in NBITS},
+    **{f"nbits_chain_{bits}_{word}":
+       ("nbits_chain.cpp", "nbits_chain", {}, [f"K_T0={word}", f"K_BITS={bits}", "K_BEFORE=1"])
+       for bits, word in ((4, "f16"), (4, "bf16"), (8, "f16"), (8, "bf16"))},
     **{f"nbits_few_{bits}_1x2_f32":
        ("nbits.cpp", "nbits_few", {}, ["K_T0=f32", f"K_BITS={bits}", "K_ROWS=1", "K_BEFORE=0", "K_CODED=0",
                                        "K_COLUMNS=2", *(f"{kind}={int(kind == 'FEW')}" for kind in NBITS_KINDS)])

@@ -113,12 +113,14 @@ K_FN void k_box_send_four(uint64_t *box, float *place, int32_t block, const floa
                  "r"(k_shared_of(box, block))
                  : "memory");
 }
+/* What was sent lies in this block's own shared memory, as the box does: to acquire it for the
+ * whole cluster would empty the multiprocessor's cache. */
 K_FN void k_box_wait(uint64_t *box) {
     const uint32_t here = (uint32_t)__cvta_generic_to_shared(box);
     uint32_t there;
     do {
         asm volatile("{ .reg .pred there;\n"
-                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0;\n"
+                     "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 there, [%1], 0;\n"
                      "selp.u32 %0, 1, 0, there; }"
                      : "=r"(there)
                      : "r"(here)

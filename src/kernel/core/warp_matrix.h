@@ -195,6 +195,7 @@ K_FN void k_copies_group(void) {
 /* Keeps in a register what would otherwise be computed once more at each use. */
 #define K_HOLD(x)           asm volatile("" : "+r"(x))
 #define K_HOLD_PLACE(x)     asm volatile("" : "+l"(x))
+#define K_HOLD_FLOAT(x)     asm volatile("" : "+f"(x))
 
 /* 1 / x, within some 2^-23 of it. */
 K_FN float k_inverse(float x) {

@@ -141,6 +141,7 @@ K_FN void p_units(p_words words, uint32_t mask, uint32_t *out) {
     }
 }
 
+/* Twice is not at all. */
 K_FN void p_units_turned(const uint32_t *from, uint32_t *to) {
     K_UNROLL
     for (int i = 0; i < 4; i++) {

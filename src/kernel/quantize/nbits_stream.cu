@@ -28,33 +28,9 @@
 
 #if K_WARP_MATRIX
 
-#include "kernel/core/row_lanes.h"
-#include "kernel/quantize/nbits_pair.h"
+#include "kernel/quantize/nbits_row.h"
 
-/* Pack `i` of the row to shared memory, in the order in which weights come out as pairs, and the
- * sum of each chunk, of whose four packs neighbouring lanes have one each. All lanes call. */
-K_FN void s_row_put(k_pack *row, int32_t packs, int32_t i, k_pack pack) {
-    float *sums = (float *)(void *)(row + packs);
-    float sum = 0;
-    K_UNROLL
-    for (int32_t w = 0; w < 4; w++) {
-        float two[K_WORD];
-        T_unpack(pack.words.at[w], two);
-        sum += two[0] + two[1];
-    }
-    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    if (i < packs) {
-        k_pack turned;
-        p_units_turned(pack.words.at, turned.words.at);
-        row[i].words = turned.words;
-        if (i % 4 == 0) {
-            sums[i / 4] = sum * P_UNIT;
-        }
-    }
-}
-
-#define B_PUT(row, packs, i, each, pack) s_row_put(row, packs, i, pack)
+#define B_PUT(row, packs, i, each, pack) n_row_put(row, packs, i, pack)
 #include "kernel/rows/before.h"
 
 #define s_product K_JOIN(k_mma_, K_T0)
@@ -241,7 +217,7 @@ K_FN void s_row(const s_place *at) {
         }
         K_UNROLL
         for (int32_t i = 0; i < ONCE; i++) {
-            s_row_put(row, packs, first + i * lanes, x[i]);
+            n_row_put(row, packs, first + i * lanes, x[i]);
         }
     }
     __syncthreads();
@@ -331,24 +307,13 @@ K_FN void s_keep(const s_place *at, int32_t kept, const float *total) {
     }
 }
 
-/* A sum that is not finite: a chunk's sum of the row is not either, and zero points times it are
- * taken off where single products may stay. */
 K_FN float s_again(const s_place *at, int64_t column) {
     const k_nbits *w = &at->args->w;
-    const T *row = (const T *)(const void *)(at->shared + at->args->shared.row);
-    const uint8_t *weight = (const uint8_t *)w->weight + column * w->weight_row;
-    const uint8_t *zero = (const uint8_t *)w->zero + (w->zero != 0 ? column * w->zero_row : 0);
-    const T *scale = (const T *)w->scale + column * w->blocks;
-    float total = 0;
-    K_ONE_COPY
-    for (int32_t k = 0; k < (int32_t)w->k && total == total; k++) {
-        const int32_t block = k >> w->block_shift, bit = k * K_BITS, of = block * K_BITS;
-        const int32_t q = weight[bit / 8] >> bit % 8 & (int32_t)(at->mask & 0xff);
-        const int32_t z =
-            w->zero != 0 ? zero[of / 8] >> of % 8 & (int32_t)(at->mask & 0xff) : (int32_t)w->middle;
-        total += (float)(q - z) * T_load(scale[block]) * T_load(row[p_units_place(k)]);
-    }
-    return total;
+    const n_column of = {(const uint8_t *)w->weight + column * w->weight_row,
+                         w->zero != 0 ? (const uint8_t *)w->zero + column * w->zero_row : 0,
+                         (const T *)w->scale + column * w->blocks, (int32_t)w->k, w->block_shift};
+    return n_again(&of, w->middle,
+                   (const k_pack *)(const void *)(at->shared + at->args->shared.row));
 }
 
 K_FN T s_sum(const s_place *at, int32_t kept, int32_t row, int64_t column) {

@@ -520,13 +520,22 @@ mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref 
                   &args, a, bias, out);
 }
 
+/* Whether so many blocks would make a norm's row, one behind the other on each multiprocessor, that
+ * a step of its own is sooner done. */
+static bool has_many_blocks(const mp_planner *p, const mp_packed *packed, const mp_before *before) {
+    enum { BLOCKS_EACH = 8 };
+    const int64_t blocks = packed->w.n / K_NBITS_MMA_COLUMNS(packed->w.bits, 1);
+    return !before->is_gate && p->device->info.arch >= MMA_ARCH &&
+           blocks > (int64_t)p->device->info.multiprocessors * BLOCKS_EACH;
+}
+
 mp_status mp_plan_made_packed(mp_planner *p, const mp_packed *packed, const mp_before *before,
                               int64_t m, mp_ref bias, mp_ref out) {
     mp_nbits_args args = args_of(p, packed, m);
     mp_nbits_stream_cut stream;
     mp_nbits_cut cut;
     mp_ref a = MP_NOWHERE;
-    const bool whole = packed->w.k % K_NBITS_CHUNK == 0;
+    const bool may_make = packed->w.k % K_NBITS_CHUNK == 0 && !has_many_blocks(p, packed, before);
     if (!before->is_gate && is_stream(p, packed, &args, true, &stream) &&
         mp_before_fits(p, before, stream.lanes)) {
         return by_stream(p, packed, &stream, &args, a, before, bias, out);
@@ -538,10 +547,11 @@ mp_status mp_plan_made_packed(mp_planner *p, const mp_packed *packed, const mp_b
     if (packed->gated) {
         return gated_behind(p, packed, before, a, m, bias, out);
     }
-    if (whole && is_mma(p, packed, true, &args) && mp_before_fits(p, before, K_NBITS_MMA_LANES)) {
+    if (may_make && is_mma(p, packed, true, &args) &&
+        mp_before_fits(p, before, K_NBITS_MMA_LANES)) {
         return by_mma(p, packed, &args, a, before, bias, out);
     }
-    if (whole && is_wide(&packed->w) && is_few(p, packed, &args) &&
+    if (may_make && is_wide(&packed->w) && is_few(p, packed, &args) &&
         mp_before_fits(p, before, K_NBITS_LANES)) {
         return by_chunks(p, packed, &args, a, before, bias, out);
     }
