@@ -69,45 +69,6 @@ TEST(graph_pass_join_chain_leaves_others_alone) {
                "block_size=32\noutput c\noutput m\n");
 }
 
-/* A decoder's four products of rows of `width` elements, of which the gated ones make `inner`. */
-static void check_results(mp_device *device, const char *type, int bits, int block, int width,
-                          int inner, const char *gate, const mp_shape *shapes) {
-    const int bytes = block * bits / 8, made = 3 * width / 2;
-    char text[2048];
-    (void)snprintf(
-        text, sizeof text,
-        "input x %s[?,?,%d]\ninput r %s[?,?,%d]\nconst w u8[%d,%d,%d]\nconst s %s[%d,%d]\n"
-        "const v u8[%d,%d,%d]\nconst t %s[%d,%d]\nconst u u8[%d,%d,%d]\nconst q %s[%d,%d]\n"
-        "const p u8[%d,%d,%d]\nconst o %s[%d,%d]\nconst g %s[%d]\nconst b %s[%d]\n"
-        "a = com.microsoft.MatMulNBits-1 (x, w, s, , , b) K=%d N=%d bits=%d block_size=%d\n"
-        "n, m = millpond.NormMatMulNBits-1 (r, v, t, , , , a, g) K=%d N=%d bits=%d block_size=%d\n"
-        "c = millpond.GatedMatMulNBits-1 (n, u, q) K=%d N=%d bits=%d block_size=%d "
-        "gate=\"%s\"\n"
-        "y, z = millpond.NormMatMulNBits-1 (m, p, o, , , , c, g) K=%d N=%d bits=%d "
-        "block_size=%d\n" OUTPUTS,
-        type, width, type, width, width, width / block, bytes, type, width, width / block,
-        2 * inner, width / block, bytes, type, 2 * inner, width / block, width, inner / block,
-        bytes, type, width, inner / block, made, width / block, bytes, type, made, width / block,
-        type, width, type, width, width, width, bits, block, width, 2 * inner, bits, block, inner,
-        width, bits, block, gate, width, made, bits, block);
-    pass_check_run_by(device, "gpu", text, shapes, type[0] == 'b' ? 0.2 : 3e-2, 1);
-}
-
-DEVICE_TEST(chains_of_small_decoders_keep_results) {
-    static const char *const gates[] = {"swish", "gelu", "gelu_tanh"};
-    static const struct {
-        int bits, block, width, inner;
-    } sizes[] = {{4, 32, 64, 128},  {4, 32, 576, 1536}, {8, 32, 576, 768},
-                 {4, 64, 128, 256}, {8, 128, 256, 512}, {4, 128, 1024, 256}};
-    for (size_t i = 0; i < MP_COUNT_OF(sizes) * 2; i++) {
-        const size_t n = i / 2;
-        const int64_t width = sizes[n].width;
-        const mp_shape one[] = {SHAPE(1, 1, width), SHAPE(1, 1, width)};
-        check_results(device, i % 2 == 0 ? "f16" : "bf16", sizes[n].bits, sizes[n].block,
-                      sizes[n].width, sizes[n].inner, gates[i % MP_COUNT_OF(gates)], one);
-    }
-}
-
 DEVICE_TEST(chains_keep_results) {
     const mp_shape shapes[][2] = {{SHAPE(1, 1, 64), SHAPE(1, 1, 64)},
                                   {SHAPE(1, 3, 64), SHAPE(1, 3, 64)},

@@ -21,6 +21,7 @@ enum {
 #define K_CHAIN_AHEAD(bits) ((bits) == 8 ? 3 : 7)
 #define K_CHAIN_STAGE(bits) \
     (K_CHAIN_COLUMNS * K_CHAIN_CHUNKS * K_NBITS_CHUNK * (bits) / 8 + K_CHAIN_SCALES)
+
 /* How far what lies in memory for a stage is from what does for another one, in bytes. */
 typedef struct k_chain_pitch {
     int32_t column; /* from one to the next */
