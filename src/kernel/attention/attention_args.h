@@ -17,6 +17,7 @@ enum {
     K_TILE_SEEN_WORDS = 2,      /* bits for its rows */
     K_DECODE_ROWS = 8,          /* of a block of attention_decode */
     K_DECODE_WARPS = 8,         /* at most */
+    K_DECODE_BOX = 4,           /* floats in whose place bytes are counted that blocks send */
     K_ATTENTION_STATE = 2       /* what is kept of a row beside its sums: its maximum and its sum */
 };
 

@@ -291,22 +291,29 @@ K_FN void decode_gather(const decode_found *all, int32_t r, int32_t place, float
     }
 }
 
+/* Bytes that decode_send() brings to this block, of all. */
+K_FN uint32_t decode_sent(const decode *at, const decode_found *to, int32_t log) {
+    const int32_t fours = (at->rows * FOURS + to->count - 1 - to->rank) >> log;
+    return (uint32_t)(to->count * (fours * FOUR + at->rows * 2)) * sizeof(float);
+}
+
 /* To the block that adds up the blocks' sums, and what these are relative to to all of them. */
-K_FN void decode_send(const decode_found *to, int32_t log, int32_t r, int32_t four,
+K_FN void decode_send(uint64_t *box, const decode_found *to, int32_t log, int32_t r, int32_t four,
                       const float *found, const float *sum) {
     float *values = to->values + to->rank * to->pitch + (four >> log) * FOUR;
     float *state = to->state + to->rank * STATE + r * 2;
-    k_cluster_store_four(values, four & (to->count - 1), sum);
+    k_box_send_four(box, values, four & (to->count - 1), sum);
     /* the row's first lanes have a block each */
     K_ONE_COPY for (int32_t b = four - r * FOURS; b < to->count; b += FOURS) {
-        k_cluster_store(state, b, found[0]);
-        k_cluster_store(state + 1, b, found[1]);
+        k_box_send(box, state, b, found[0]);
+        k_box_send(box, state + 1, b, found[1]);
     }
 }
 
 /* What the warps have found is there; each lane adds up some of it, and then of what the blocks
  * have, by one text. */
-K_FN void decode_meet(const mp_attention_args *args, const decode *at, decode_found all) {
+K_FN void decode_meet(const mp_attention_args *args, const decode *at, decode_found all,
+                      uint64_t *box) {
     const decode_found blocks = decode_of_blocks(args, at, &all);
     const int32_t fours = at->rows * FOURS;
     int32_t log = 0, mine = 0;
@@ -324,14 +331,13 @@ K_FN void decode_meet(const mp_attention_args *args, const decode *at, decode_fo
                 found[0] *= K_MASKED ? 1 : DECODE_LN_2;
                 decode_store(args, at, r, (four - r * FOURS) * FOUR, found, sum);
             } else {
-                decode_send(&blocks, args->meet_log, r, four, found, sum);
+                decode_send(box, &blocks, args->meet_log, r, four, found, sum);
             }
         }
         if (is_last) {
             return;
         }
-        k_cluster_arrive();
-        k_cluster_wait();
+        k_box_wait(box);
         all = blocks;
         log = args->meet_log;
         mine = blocks.rank;
@@ -470,9 +476,12 @@ K_FN void decode_run(const mp_attention_args *args, const k_fresh *fresh, const 
 K_FN void decode_block(const mp_attention_args *args, const k_fresh *fresh, const k_pages *pages,
                        const decode *at, float *shared) {
     const decode_source from = decode_source_of(args, pages, at);
-    const decode_found warps = decode_of_warps(at, shared);
+    uint64_t *box = (uint64_t *)(void *)shared;
+    const decode_found warps = decode_of_warps(at, shared + K_DECODE_BOX);
     decode_state state;
     if (args->meet_log > 0) {
+        const decode_found blocks = decode_of_blocks(args, at, &warps);
+        k_box_open(box, decode_sent(at, &blocks, args->meet_log));
         k_cluster_begin();
     }
     state.top = A_NONE;
@@ -491,7 +500,7 @@ K_FN void decode_block(const mp_attention_args *args, const k_fresh *fresh, cons
     if (args->meet_log > 0) {
         k_cluster_wait();
     }
-    decode_meet(args, at, warps);
+    decode_meet(args, at, warps, box);
 }
 
 #else

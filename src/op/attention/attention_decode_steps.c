@@ -57,7 +57,7 @@ static int64_t decode_splits(const mp_planner *p, int64_t units, int64_t tiles) 
 static uint32_t decode_bytes(const mp_attention_args *args, int64_t warps, int64_t rows) {
     const int64_t blocks = INT64_C(1) << args->meet_log;
     const int64_t fours = rows * args->head_size / 4;
-    const int64_t floats = (warps + blocks) * K_DECODE_ROWS * 2 + warps * fours * 4 +
+    const int64_t floats = K_DECODE_BOX + (warps + blocks) * K_DECODE_ROWS * 2 + warps * fours * 4 +
                            blocks * MP_CEIL_DIV(fours, blocks) * 4;
     return (uint32_t)floats * (uint32_t)sizeof(float);
 }
