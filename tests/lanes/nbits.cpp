@@ -82,16 +82,18 @@ Launch lay_out(mp_nbits_args *args) {
     const int64_t scale = args->w.blocks * (int64_t)sizeof(T), zero = args->w.zero_row;
     const int64_t chunks = (args->w.k + K_NBITS_CHUNK - 1) / K_NBITS_CHUNK;
     const int64_t stages = (chunks + K_NBITS_MMA_CHUNKS - 1) / K_NBITS_MMA_CHUNKS;
-    const int64_t each = (stages + K_NBITS_MMA_WARPS - 1) / K_NBITS_MMA_WARPS;
+    const bool few = stages <= K_NBITS_MMA_FEW && K_ROWS < 8 && !K_CODED;
+    const int64_t warps = few ? K_NBITS_MMA_FEW : K_NBITS_MMA_WARPS;
+    const int64_t each = (stages + warps - 1) / warps;
     k_nbits_shared *s = &args->shared;
     s->stages = (int32_t)(each < N_AHEAD ? each : N_AHEAD);
     s->scale_pitch = (int32_t)(scale % 16 == 0 ? scale + 16 : scale);
     s->zero_pitch = (int32_t)(zero % 16 == 0 ? zero + 16 : zero);
-    s->scale = s->stages * K_NBITS_MMA_WARPS * N_STAGE;
+    s->scale = s->stages * (int32_t)warps * N_STAGE;
     s->zero = s->scale + (int32_t)up(N_COLUMNS * s->scale_pitch);
     s->row = s->zero + (int32_t)up(N_COLUMNS * s->zero_pitch) + 16;
     s->sums = s->row;
-    return {(unsigned)((args->w.n + N_COLUMNS - 1) / N_COLUMNS), 256, 1};
+    return {(unsigned)((args->w.n + N_COLUMNS - 1) / N_COLUMNS), (unsigned)warps * 32, 1};
 }
 #endif
 } // namespace

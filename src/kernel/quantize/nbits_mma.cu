@@ -68,7 +68,7 @@ typedef struct n_place {
     int32_t chunks, stages;
     int32_t chunk_shift; /* chunks of a block of weights */
     uint32_t mask;       /* p_mask() */
-    int32_t warp, lane, g, t;
+    int32_t warps, warp, lane, g, t;
 } n_place;
 
 K_FN n_place n_place_of(const mp_nbits_args *args, uint8_t *shared) {
@@ -82,6 +82,7 @@ K_FN n_place n_place_of(const mp_nbits_args *args, uint8_t *shared) {
     at.stages = (at.chunks + N_CHUNKS - 1) / N_CHUNKS;
     at.chunk_shift = w->block_shift - 5;
     at.mask = p_mask(w);
+    at.warps = K_CODED ? N_WARPS : (int32_t)blockDim.x / N_LANES;
     at.warp = (int32_t)threadIdx.x / N_LANES;
     at.lane = (int32_t)threadIdx.x % N_LANES;
     at.ring = shared + at.warp * args->shared.stages * N_STAGE;
@@ -112,7 +113,7 @@ K_FN void n_fill_side(const n_place *at, const void *from, int64_t bytes, int32_
     const int32_t apart = pitch != (int32_t)bytes, rows = apart ? at->columns : 1;
     const int32_t length = (int32_t)bytes * (apart ? 1 : at->columns);
     K_ONE_COPY
-    for (int32_t r = at->warp; r < rows; r += N_WARPS) {
+    for (int32_t r = at->warp; r < rows; r += at->warps) {
         K_ONE_COPY
         for (int32_t i = at->lane * 16; i < length; i += N_LANES * 16) {
             n_fill_piece(to + r * pitch + i, source + r * bytes + i, length - i);
@@ -296,9 +297,9 @@ K_FN void n_sum(const n_place *at, uint32_t (*x)[4], float (*total)[4]) {
     uint32_t next[K_ROWS][4];
     int32_t place = 0;
     K_ONE_COPY
-    for (int32_t stage = at->warp; stage < at->stages; stage += N_WARPS) {
+    for (int32_t stage = at->warp; stage < at->stages; stage += at->warps) {
         uint8_t *weights = at->ring + place * N_STAGE;
-        n_rows(at, stage + N_WARPS, next);
+        n_rows(at, stage + at->warps, next);
         K_COPIES_WAIT(N_AHEAD - 1);
         __syncwarp();
         if (!K_CODED && at->args->w.zero != 0) {
@@ -307,8 +308,8 @@ K_FN void n_sum(const n_place *at, uint32_t (*x)[4], float (*total)[4]) {
             n_stage(at, weights, stage, 0, x, total);
         }
         __syncwarp(); /* all lanes have read it */
-        if (stage + N_AHEAD * N_WARPS < at->stages) {
-            n_fill(at, stage + N_AHEAD * N_WARPS, weights);
+        if (stage + N_AHEAD * at->warps < at->stages) {
+            n_fill(at, stage + N_AHEAD * at->warps, weights);
         }
         k_copies_group();
         place = place + 1 < N_AHEAD ? place + 1 : 0;
@@ -344,7 +345,7 @@ K_FN void n_put(const n_place *at, T bias) {
     K_UNROLL
     for (int32_t warp = 0; warp < N_WARPS; warp++) {
         const uint8_t *ring = at->shared + warp * args->shared.stages * N_STAGE;
-        total += ((const float *)(const void *)ring)[i];
+        total += warp < at->warps ? ((const float *)(const void *)ring)[i] : 0;
     }
     K_UNROLL
     for (int32_t half = N_SIDE / 2; half >= K_ROWS; half /= 2) {
@@ -368,7 +369,7 @@ K_FN void n_run(const mp_nbits_args *args, uint8_t *shared) {
     k_copies_group();
     K_ONE_COPY
     for (int32_t i = 0; i < N_AHEAD; i++) {
-        const int32_t stage = at.warp + i * N_WARPS;
+        const int32_t stage = at.warp + i * at.warps;
         if (stage < at.stages) {
             n_fill(&at, stage, at.ring + i * N_STAGE);
         }

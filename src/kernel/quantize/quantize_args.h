@@ -91,7 +91,8 @@ enum {
     K_NBITS_MMA_ROWS = 8, /* of A, at most */
     K_NBITS_MMA_WARPS = 8,
     K_NBITS_MMA_LANES = 256,
-    K_NBITS_MMA_CHUNKS = 8,                        /* of a stage */
+    K_NBITS_MMA_FEW = 4,    /* warps where there are no more stages, of 16 columns of integers */
+    K_NBITS_MMA_CHUNKS = 8, /* of a stage */
     K_NBITS_MMA_TABLES = 256 * K_NBITS_TABLES * 4, /* bytes: what two codes of 4 bits mean */
 };
 #define K_NBITS_MMA_COLUMNS(bits, rows) ((bits) == 4 && (rows) == 8 ? 32 : 16)

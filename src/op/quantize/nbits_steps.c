@@ -313,6 +313,14 @@ static int mma_rows(const mp_packed *packed, int64_t m) {
     return m == 1 ? 1 : m <= 4 && !are_codes(packed) ? 4 : K_NBITS_MMA_ROWS;
 }
 
+/* Of a block: those without a stage would take the room of other blocks. */
+static int64_t mma_warps(const mp_packed *packed, int64_t m) {
+    const int64_t stages = MP_CEIL_DIV(packed->w.k, K_NBITS_CHUNK * K_NBITS_MMA_CHUNKS);
+    const bool few =
+        stages <= K_NBITS_MMA_FEW && !are_codes(packed) && mma_rows(packed, m) < K_NBITS_MMA_ROWS;
+    return few ? K_NBITS_MMA_FEW : K_NBITS_MMA_WARPS;
+}
+
 /* What lies where, one behind the other. False: it is too much. */
 static bool mma_lay_out(const mp_planner *p, const mp_packed *packed, bool made,
                         mp_nbits_args *args) {
@@ -321,10 +329,10 @@ static bool mma_lay_out(const mp_planner *p, const mp_packed *packed, bool made,
     const int64_t size = (int64_t)mp_dtype_size(packed->type);
     const int64_t columns = K_NBITS_MMA_COLUMNS(w->bits, rows);
     const int64_t stages = MP_CEIL_DIV(w->k, K_NBITS_CHUNK * K_NBITS_MMA_CHUNKS);
-    const int64_t each = MP_CEIL_DIV(stages, K_NBITS_MMA_WARPS);
+    const int64_t warps = mma_warps(packed, args->m), each = MP_CEIL_DIV(stages, warps);
     const int64_t ahead = MP_MIN(each, K_NBITS_MMA_AHEAD(w->bits, rows));
     const int64_t scale = mma_pitch(w->blocks * size), zero = mma_pitch(w->zero_row);
-    const int64_t scale_at = ahead * K_NBITS_MMA_WARPS * K_NBITS_MMA_STAGE(w->bits, rows);
+    const int64_t scale_at = ahead * warps * K_NBITS_MMA_STAGE(w->bits, rows);
     const int64_t zero_at = scale_at + MP_CEIL_DIV(columns * scale, 16) * 16;
     const bool zeros = packed->zero.place != MP_PLACE_NONE; /* read up to the end of a stage */
     const int64_t row_at = zero_at + (zeros ? MP_CEIL_DIV(columns * zero, 16) * 16 + 16 : 0);
@@ -369,7 +377,7 @@ static mp_status by_mma(mp_planner *p, const mp_packed *packed, mp_nbits_args *a
     const int64_t blocks = MP_CEIL_DIV(args->w.n, K_NBITS_MMA_COLUMNS(bits, rows));
     const char *word = mp_dtype_word(packed->type);
     const mp_kernel *kernel = NULL;
-    mp_grid grid = mp_plan_grid_rows(p, blocks, K_NBITS_MMA_LANES);
+    mp_grid grid = mp_plan_grid_rows(p, blocks, (uint32_t)mma_warps(packed, args->m) * 32);
     grid.shared_bytes = (uint32_t)args->shared.bytes;
     args->constant = are_constants(p, packed);
     if (before != NULL) {
@@ -548,7 +556,7 @@ mp_status mp_plan_made_packed(mp_planner *p, const mp_packed *packed, const mp_b
         return gated_behind(p, packed, before, a, m, bias, out);
     }
     if (may_make && is_mma(p, packed, true, &args) &&
-        mp_before_fits(p, before, K_NBITS_MMA_LANES)) {
+        mp_before_fits(p, before, mma_warps(packed, m) * 32)) {
         return by_mma(p, packed, &args, a, before, bias, out);
     }
     if (may_make && is_wide(&packed->w) && is_few(p, packed, &args) &&
