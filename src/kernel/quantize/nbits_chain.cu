@@ -25,7 +25,10 @@
 #include "kernel/pointwise/gate.h"
 #include "kernel/quantize/nbits_chain_args.h"
 
-#if K_WARP_MATRIX
+/* Before 9.0 there are no clusters. */
+#define C_HAS_CLUSTERS (K_WARP_MATRIX && (!K_PTX || __CUDA_ARCH__ >= 900))
+
+#if C_HAS_CLUSTERS
 
 #include "kernel/quantize/nbits_row.h"
 
@@ -638,7 +641,7 @@ K_FN void c_run(const mp_nbits_chain_args *args, uint8_t *shared) {
 #endif
 
 K_BLOCK_KERNEL_LATE(K_CHAIN_LANES, mp_nbits_chain_args, args) {
-#if K_WARP_MATRIX
+#if C_HAS_CLUSTERS
     K_SHARED(uint8_t, shared);
     c_run(&args, shared);
 #else
