@@ -38,13 +38,17 @@ static bool is_simple(const mp_graph *graph, const mp_vertex *v) {
     static const int constants[] = {WEIGHT, SCALES, BIAS, NORM};
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {
         const int32_t value = mp_vertex_in(v, constants[i]);
-        if (value != MP_NO_VALUE && mp_graph_constant(graph, value) == NULL) {
+        const bool may_miss = constants[i] == BIAS || constants[i] == NORM;
+        if (value == MP_NO_VALUE ? !may_miss : mp_graph_constant(graph, value) == NULL) {
             return false;
         }
     }
     const mp_dtype type = mp_graph_type(graph, v->in[SCALES]);
-    return mp_vertex_in(v, ZEROS) == MP_NO_VALUE && mp_vertex_in(v, GROUPS) == MP_NO_VALUE &&
-           (type == MP_F16 || type == MP_BF16) && mp_node_int(&v->node, "weight_prepacked", 0) == 0;
+    const mp_shape *weights = &mp_graph_constant(graph, v->in[WEIGHT])->shape;
+    const bool says_columns = weights->rank > 1 && weights->dim[0] == mp_node_int(&v->node, "N", 0);
+    return says_columns && mp_vertex_in(v, ZEROS) == MP_NO_VALUE &&
+           mp_vertex_in(v, GROUPS) == MP_NO_VALUE && (type == MP_F16 || type == MP_BF16) &&
+           mp_node_int(&v->node, "weight_prepacked", 0) == 0;
 }
 
 static int64_t bytes_of(const mp_vertex *v) {
