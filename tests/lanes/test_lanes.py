@@ -211,7 +211,7 @@ PROGRAMS = {
          f"K_COLUMNS={1 if rows == 1 else 2}", *(f"{kind}={int(text == kind.lower())}" for kind in NBITS_KINDS)])
        for text, bits, rows, before, word in NBITS},
     **{f"nbits_chain_{bits}_{word}":
-       ("nbits_chain.cpp", "nbits_chain", {}, [f"K_T0={word}", f"K_BITS={bits}", "K_BEFORE=1"])
+       ("nbits_chain.cpp", "nbits_chain", {}, [f"K_T0={word}", f"K_BITS={bits}"])
        for bits, word in ((4, "f16"), (4, "bf16"), (8, "f16"), (8, "bf16"))},
     **{f"nbits_few_{bits}_1x2_f32":
        ("nbits.cpp", "nbits_few", {}, ["K_T0=f32", f"K_BITS={bits}", "K_ROWS=1", "K_BEFORE=0", "K_CODED=0",

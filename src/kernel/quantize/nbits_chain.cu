@@ -8,9 +8,10 @@
  * their weights when the row comes.
  *
  * A tile has K_CHAIN_COLUMNS columns, a stage of it K_CHAIN_CHUNKS chunks along k. Tiles are dealt
- * out to blocks, and the stages of a block's tiles to its warps. Products are those of
- * nbits_stream.cu, a column of the right operand for each chunk:
- *     column t = the chunk of the row that lanes t have, and 0 for the others
+ * out to blocks. A warp keeps to one place along k, of which it has the row in registers, and goes
+ * through some of its block's tiles. Products are those of nbits_stream.cu, of four chunks, one of
+ * each lane of a column, and then of the other four; the right operand has a column for each:
+ *     column c = chunk c of the stage, where lanes have that, and 0 for the others
  * What warps have found is added in a fixed order, rounded as between two kernels, and sent to all
  * blocks, each of which makes the next row for itself.
  *
@@ -247,7 +248,6 @@ K_FN float c_inverse_root(float x) {
 
 /* Asked for and computed while the row is on its way. */
 typedef struct c_work {
-    const k_chain_link *link;
     int32_t tiles, next; /* of the warp, as in c_share, and from one to the next */
     int32_t columns;     /* of all of the block's tiles, counting those that gate */
     int32_t column;      /* of the lane's first result */
