@@ -77,8 +77,7 @@ void mp_draft_close(mp_draft *draft) {
 }
 
 mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align,
-                        mp_assumptions *assumed, const mp_program *like, bool *strays,
-                        mp_draft *draft) {
+                        mp_assumptions *assumed, const mp_program *like, mp_draft *draft) {
     const bool joins = assumed != NULL;
     const size_t values = (size_t)graph->value_count + 1;
     mp_program *program = calloc(1, sizeof *program);
@@ -87,7 +86,6 @@ mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align,
                         .like = like != NULL && like->align == align ? like : NULL,
                         .joins = joins,
                         .assumed = assumed,
-                        .strays = strays,
                         .pitches = calloc(MP_MAX(widest(graph), K_FUSED_OUT), sizeof(int64_t)),
                         .work = calloc(widest(graph) + 1, sizeof(mp_tensor)),
                         .last = calloc(values, sizeof(int32_t)),

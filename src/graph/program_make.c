@@ -48,8 +48,9 @@ static mp_status begin(const beginning *from, mp_draft *draft);
 /* One attempt; another one is to be made where values strayed. */
 static mp_status try_make(const beginning *from, bool *strays, bool *again, mp_program **out) {
     mp_draft draft;
-    mp_status status = mp_draft_open(from->device, from->graph, from->align, from->assumed,
-                                     from->like, strays, &draft);
+    mp_status status =
+        mp_draft_open(from->device, from->graph, from->align, from->assumed, from->like, &draft);
+    draft.strays = strays;
     if (status == MP_OK) {
         status = begin(from, &draft);
     }

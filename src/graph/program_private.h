@@ -188,11 +188,9 @@ static inline int32_t mp_draft_end(const mp_draft *draft) {
 
 /* ---- program_draft.c ---- */
 
-/* `assumed`: to join branches; NULL for segments. `like`: as for mp_program_make. `strays`: as
- * mp_draft. */
+/* `assumed`: to join branches; NULL for segments. `like`: as for mp_program_make. */
 mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align,
-                        mp_assumptions *assumed, const mp_program *like, bool *strays,
-                        mp_draft *draft);
+                        mp_assumptions *assumed, const mp_program *like, mp_draft *draft);
 void mp_draft_close(mp_draft *draft); /* the program stays */
 /* Plans all that can be planned, and places it. */
 mp_status mp_draft_plan(mp_draft *draft);

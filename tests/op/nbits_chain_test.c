@@ -122,7 +122,7 @@ static void check_row(const op_tensor *out, int64_t at, const row *want) {
         const double off = fabs(op_real(out->type, out->data, at + i) - want->value[i]);
         if (!(off <= 8 * want->off[i])) {
             test_fail(__FILE__, __LINE__, "element %lld of %s is off by %g of %g, which may be %g",
-                      (long long)(at + i), mp_dtype_name(out->type), off, want->value[i],
+                      (long long)at + i, mp_dtype_name(out->type), off, want->value[i],
                       want->off[i]);
         }
     }

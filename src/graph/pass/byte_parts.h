@@ -28,7 +28,7 @@ typedef struct mp_byte_parts {
 bool mp_byte_parts_fit(const mp_graph *graph, const mp_byte_parts *parts);
 
 /* Weights whose dimension `moved` goes behind the others, as a constant. */
-mp_status mp_byte_turned(mp_graph *graph, const char *name, const mp_tensor *w, int moved,
+mp_status mp_byte_turned(mp_graph *graph, const char *name, const mp_tensor *of, int moved,
                          int32_t *out);
 /* The sums of the rows of such a constant. */
 mp_status mp_byte_sums(mp_graph *graph, int32_t rows, int32_t *out);
