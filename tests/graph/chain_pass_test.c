@@ -70,10 +70,10 @@ TEST(graph_pass_join_chain_leaves_others_alone) {
 }
 
 DEVICE_TEST(chains_keep_results) {
-    const mp_shape shapes[][2] = {{SHAPE(1, 1, 64), SHAPE(1, 1, 64)},
-                                  {SHAPE(1, 3, 64), SHAPE(1, 3, 64)},
-                                  {SHAPE(2, 5, 64), SHAPE(2, 5, 64)},
-                                  {SHAPE(1, 0, 64), SHAPE(1, 0, 64)}};
+    const mp_shape shapes[][2] = {
+        {SHAPE(1, 1, 64), SHAPE(1, 1, 64)}, {SHAPE(1, 3, 64), SHAPE(1, 3, 64)},
+        {SHAPE(2, 5, 64), SHAPE(2, 5, 64)}, {SHAPE(1, 0, 64), SHAPE(1, 0, 64)},
+        {SHAPE(1, 4, 64), SHAPE(1, 1, 64)}, {SHAPE(1, 1, 64), SHAPE(2, 1, 64)}};
     static const char *const texts[] = {
         VALUES FIRST NORMED("r", "a") GATED LAST("m", "c", "0.0625f") OUTPUTS,
         GIVEN VU P G NORMED("x", "r") GATED LAST("c", "m", "0.0625f") OUTPUTS,

@@ -253,3 +253,92 @@ DEVICE_TEST(nbits_chains) {
         check(device, &subjects[i / MP_COUNT_OF(types)], types[i % MP_COUNT_OF(types)]);
     }
 }
+
+/* What is left beside the rows is repeated for all of them, or they for it. */
+DEVICE_TEST(nbits_chains_repeat_rows) {
+    enum { K = 64, MOST_ROWS = 4 };
+    static const int64_t counts[][2] = {{3, 1}, {1, 4}, {1, 1}};
+    static const mp_attr attrs[] = {OP_INT("block_size", 32), OP_INT("gated", 1),
+                                    OP_TEXT("gate", "swish")};
+    for (size_t n = 0; n < MP_COUNT_OF(counts); n++) {
+        const int64_t x = counts[n][0], y = counts[n][1], rows = x > y ? x : y;
+        const subject s = {rows, K, 4, 32, SWISH, true, 2, {{128, "ng"}, {K, ""}}};
+        float *given[] = {op_numbers(MP_F32, 1, x * K), op_numbers(MP_F32, 3, y * K)};
+        float wide[2][MOST_ROWS * K];
+        op_case c = {.domain = MP_OWN_DOMAIN,
+                     .name = "ChainMatMulNBits",
+                     .version = 1,
+                     .attrs = attrs,
+                     .attr_count = MP_COUNT_OF(attrs),
+                     .align = 16,
+                     .in = {OP_TENSOR(MP_F32, given[0], x, K), OP_TENSOR(MP_F32, given[1], y, K)},
+                     .in_count = IN + 2 * EACH,
+                     .out_count = 2};
+        fill_part(MP_F32, &s, &s.part[0], K, &c.in[IN]);
+        fill_part(MP_F32, &s, &s.part[1], K, &c.in[IN + EACH]);
+        op_run(device, &c);
+        CHECK_EQ_INT(c.out[0].shape.dim[0], rows);
+        for (int64_t i = 0; i < rows * K; i++) {
+            wide[0][i] = given[0][x > 1 ? i : i % K];
+            wide[1][i] = given[1][y > 1 ? i : i % K];
+        }
+        c.in[0] = OP_TENSOR(MP_F32, wide[0], rows, K);
+        c.in[1] = OP_TENSOR(MP_F32, wide[1], rows, K);
+        for (int64_t m = 0; m < rows; m++) {
+            check_results(MP_F32, &s, &c, m);
+        }
+        op_close(device, &c);
+        free(given[0]);
+        free(given[1]);
+        for (int i = IN; i < c.in_count; i++) {
+            free((void *)(uintptr_t)c.in[i].data);
+        }
+    }
+}
+
+/* As a file may have it, which nobody has to believe. */
+DEVICE_TEST(nbits_chains_refuse_others) {
+    static const uint8_t weight[64 * 32];
+    static const float numbers[64 * 2];
+    static const struct {
+        int64_t bits, block, gated, n;
+        bool skip, norm, scale;
+        int out_count;
+        const char *part;
+    } cases[] = {
+        {3, 32, 0, 64, false, true, true, 1, "weights of 3 bits"},
+        {4, 24, 0, 64, false, true, true, 1, "block_size is 24"},
+        {4, 0, 0, 64, false, true, true, 1, "block_size is 0"},
+        {8, 32, 0, 64, false, true, true, 1, "weights of shape"},
+        {4, 32, 1, 63, false, true, true, 1, "of which half gate"},
+        {4, 32, 0, 0, false, true, true, 1, "has 0 columns of 64"},
+        {4, 32, 0, 64, false, true, false, 1, "has no weights"},
+        {4, 32, 0, 64, false, true, true, 2, "no sum of one tensor"},
+        {4, 32, 0, 64, true, false, true, 1, "without a norm"},
+    };
+    for (size_t i = 0; i < MP_COUNT_OF(cases); i++) {
+        const mp_attr attrs[] = {OP_INT("bits", cases[i].bits),
+                                 OP_INT("block_size", cases[i].block),
+                                 OP_INT("gated", cases[i].gated), OP_TEXT("gate", "swish")};
+        op_case c = {.domain = MP_OWN_DOMAIN,
+                     .name = "ChainMatMulNBits",
+                     .version = 1,
+                     .attrs = attrs,
+                     .attr_count = MP_COUNT_OF(attrs),
+                     .in = {OP_TENSOR(MP_F32, numbers, 1, 64)},
+                     .in_count = IN + EACH,
+                     .out_count = cases[i].out_count};
+        mp_plan *plan = NULL;
+        c.in[1] = cases[i].skip ? c.in[0] : c.in[1];
+        c.in[IN] = OP_TENSOR(MP_U8, weight, cases[i].n, 2, 16);
+        if (cases[i].scale) {
+            c.in[IN + 1] = OP_TENSOR(MP_F32, numbers, cases[i].n, 2);
+        }
+        if (cases[i].norm) {
+            c.in[IN + 3] = OP_TENSOR(MP_F32, numbers, 64);
+        }
+        const mp_status status = op_plan(device, &c, &plan);
+        CHECK(status == MP_INVALID_ARGUMENT || status == MP_UNSUPPORTED);
+        CHECK_STR_HAS(mp_error_message(), cases[i].part);
+    }
+}

@@ -33,30 +33,18 @@
 
 #include "kernel/quantize/nbits_row.h"
 
-#define c_product K_JOIN(k_mma_, K_T0)
-
 enum {
     C_LANES = 32,
     C_SIDE = 8, /* half of the rows of the left operand */
     C_CHUNK = K_NBITS_CHUNK,
     C_CHUNKS = K_CHAIN_CHUNKS,
-    C_SHARE = 4,                          /* chunks that the lanes of a column have at once */
-    C_PARTS = C_CHUNK / K_PACK,           /* of a chunk: what a lane has in a product */
-    C_PIECES = C_CHUNK * K_BITS / 8 / 16, /* of a chunk */
+    C_SHARE = 4,           /* chunks that the lanes of a column have at once */
     C_HALF = C_LANES * 16, /* bytes of a piece of a share's chunks, of half the rows */
-    C_SHARE_BYTES = C_HALF * 2 * C_PIECES,
+    C_SHARE_BYTES = C_HALF * 2 * N_ROW_PIECES,
     C_SCALES = C_SHARE_BYTES * C_CHUNKS / C_SHARE, /* where they begin in a stage */
     C_STAGE = K_CHAIN_STAGE(K_BITS),
     C_AHEAD = K_CHAIN_AHEAD(K_BITS),
 };
-
-/* Of a chunk of weights. */
-typedef union c_weights {
-    struct K_ALIGN(16) {
-        uint32_t at[4];
-    } pieces[C_PIECES];
-    p_words parts[C_PARTS];
-} c_weights;
 
 typedef struct c_place {
     const mp_nbits_chain_args *args;
@@ -132,7 +120,7 @@ K_FN void c_source_begin(const c_place *at, c_source *from) {
         from->tiles = mine.tiles;
         from->left = link->chunks - mine.stage * C_CHUNKS;
         from->weight = (const uint8_t *)link->weight + (int64_t)column * link->weights.column +
-                       mine.stage * link->weights.stage + at->t * C_PIECES * 16;
+                       mine.stage * link->weights.stage + at->t * N_ROW_PIECES * 16;
         from->scale = (const uint8_t *)link->scale + (int64_t)column * link->scales.column +
                       mine.stage * link->scales.stage + at->t * 4;
         if (from->tiles > 0) {
@@ -149,9 +137,9 @@ K_FN void c_fill(const c_place *at, c_source *from, uint8_t *to) {
         K_UNROLL
         for (int32_t part = 0; part < C_CHUNKS; part += C_SHARE) {
             const uint32_t there = part + at->t < from->left ? 16 : 0;
-            const uint8_t *chunk = from->weight + (there != 0 ? part * C_PIECES * 16 : 0);
+            const uint8_t *chunk = from->weight + (there != 0 ? part * N_ROW_PIECES * 16 : 0);
             K_UNROLL
-            for (int32_t i = 0; i < C_PIECES; i++) {
+            for (int32_t i = 0; i < N_ROW_PIECES; i++) {
                 k_copy_begin(mine, chunk + i * 16, there);
                 k_copy_begin(mine + C_HALF, chunk + link->weights.apart + i * 16, there);
                 mine += C_HALF * 2;
@@ -308,7 +296,7 @@ K_FN void c_work_of(const c_place *at, int32_t number, c_work *to) {
     to->mean = link->mean;
     to->epsilon = link->epsilon;
     to->sum = at->rank == 0 ? link->sum : 0;
-    to->x = to->multiplied + mine.stage * K_CHAIN_PACKS + at->g * C_PARTS;
+    to->x = to->multiplied + mine.stage * K_CHAIN_PACKS + at->g * N_ROW_PARTS;
     to->x = at->g % C_SHARE == at->t && at->g < left ? to->x : 0;
     to->less = (float)-(link->middle + P_BIAS) * P_UNIT;
     to->scales = C_SCALES + at->g * 16 + (at->t >> log) * 4;
@@ -396,33 +384,17 @@ K_FN void c_take_constants(const c_place *at) {
 /* ---- products ---- */
 
 /* The lane's weights of four chunks. */
-K_FN void c_ask(const c_place *at, const uint8_t *stage, c_weights *weights) {
+K_FN void c_ask(const c_place *at, const uint8_t *stage, n_weights *weights) {
     K_UNROLL
-    for (int32_t i = 0; i < C_PIECES * 2; i++) {
+    for (int32_t i = 0; i < N_ROW_PIECES * 2; i++) {
         const void *from = stage + i * C_HALF + at->lane * 16;
-        weights[i % 2].pieces[i / 2] = ((const c_weights *)from)->pieces[0];
-    }
-}
-
-/* Their products. */
-K_FN void c_products(const c_place *at, const c_weights *weights, const k_pack *x,
-                     float (*sum)[4]) {
-    K_UNROLL
-    for (int32_t i = 0; i < C_PARTS; i++) {
-        uint32_t p[2][4];
-        p_units(weights[0].parts[i], at->mask, p[0]);
-        p_units(weights[1].parts[i], at->mask, p[1]);
-        K_UNROLL
-        for (int32_t k = 0; k < 2; k++) {
-            const uint32_t a[4] = {p[0][k * 2], p[1][k * 2], p[0][k * 2 + 1], p[1][k * 2 + 1]};
-            c_product(sum[k], a, x[i].words.at + k * 2);
-        }
+        weights[i % 2].pieces[i / 2] = ((const n_weights *)from)->pieces[0];
     }
 }
 
 /* What a lane has of the row, for its place in all tiles of a link. */
 typedef struct c_reader {
-    k_pack x[2][C_PARTS]; /* of each four chunks */
+    k_pack x[2][N_ROW_PARTS]; /* of each four chunks */
     float less[4]; /* the sums of the two chunks whose products it has, times the zero point, and
                     * below 0: what its products begin with, of either half of the rows */
 } c_reader;
@@ -433,7 +405,7 @@ K_FN void c_reader_of(const c_place *at, const c_work *work, c_reader *to) {
     const uint32_t ones = T_repack(one), a[4] = {ones, ones, ones, ones};
     float sum[2][4] = {};
     K_UNROLL
-    for (int32_t part = 0; part < C_PARTS; part++) {
+    for (int32_t part = 0; part < N_ROW_PARTS; part++) {
         k_pack pack;
         K_UNROLL
         for (int32_t w = 0; w < 4; w++) {
@@ -447,8 +419,8 @@ K_FN void c_reader_of(const c_place *at, const c_work *work, c_reader *to) {
             to->x[0][part].words.at[w] = at->g < C_SHARE ? pack.words.at[w] : 0;
             to->x[1][part].words.at[w] = at->g < C_SHARE ? 0 : pack.words.at[w];
         }
-        c_product(sum[0], a, pack.words.at);
-        c_product(sum[1], a, pack.words.at + 2);
+        n_product(sum[0], a, pack.words.at);
+        n_product(sum[1], a, pack.words.at + 2);
     }
     K_UNROLL
     for (int32_t i = 0; i < 4; i++) {
@@ -459,7 +431,7 @@ K_FN void c_reader_of(const c_place *at, const c_work *work, c_reader *to) {
 /* The sums of the rows of a stage. */
 K_FN void c_stage(const c_place *at, const c_work *work, const c_reader *from, const uint8_t *stage,
                   float *sums) {
-    c_weights weights[2][2];
+    n_weights weights[2][2];
     float sum[2][2][4] = {}, total[2] = {};
     K_UNROLL
     for (int32_t i = 0; i < 4; i++) {
@@ -467,8 +439,11 @@ K_FN void c_stage(const c_place *at, const c_work *work, const c_reader *from, c
     }
     c_ask(at, stage, weights[0]);
     c_ask(at, stage + C_SHARE_BYTES, weights[1]);
-    c_products(at, weights[0], from->x[0], sum[0]);
-    c_products(at, weights[1], from->x[1], sum[1]);
+    K_UNROLL
+    for (int32_t i = 0; i < 2 * N_ROW_PARTS; i++) {
+        const int32_t share = i / N_ROW_PARTS, part = i % N_ROW_PARTS;
+        n_products(weights[share], part, &from->x[share][part], at->mask, sum[share]);
+    }
     K_UNROLL
     for (int32_t half = 0; half < 2; half++) {
         const void *word = stage + work->scales + half * (K_CHAIN_SCALES / 2);

@@ -33,8 +33,6 @@
 #define B_PUT(row, packs, i, each, pack) n_row_put(row, packs, i, pack)
 #include "kernel/rows/before.h"
 
-#define s_product K_JOIN(k_mma_, K_T0)
-
 enum {
     S_LANES = 32,
     S_SIDE = 8, /* half of the rows of the left operand */
@@ -42,7 +40,6 @@ enum {
     S_CHUNK = K_NBITS_CHUNK,
     S_CHUNKS = K_NBITS_STREAM_CHUNKS,
     S_SHARE = 4,                    /* chunks that the lanes of a column have at once */
-    S_PARTS = S_CHUNK / K_PACK,     /* of a chunk: what a lane has in a product */
     S_BYTES = S_CHUNK * K_BITS / 8, /* of a chunk */
     S_ROW = S_CHUNKS * S_BYTES,     /* of a column of a stage */
     S_PIECES = S_ROW / 16,
@@ -54,14 +51,6 @@ enum {
     S_AHEAD = K_NBITS_STREAM_AHEAD,
     S_KEPT = K_NBITS_STREAM_KEPT,
 };
-
-/* A chunk of weights. */
-typedef union s_weights {
-    struct K_ALIGN(16) {
-        uint32_t at[4];
-    } pieces[S_BYTES / 16];
-    p_words parts[S_PARTS];
-} s_weights;
 
 typedef struct s_place {
     const mp_nbits_args *args;
@@ -197,10 +186,10 @@ K_FN void s_row(const s_place *at) {
     const mp_nbits_args *args = at->args;
     k_pack *row = (k_pack *)(void *)(at->shared + args->shared.row);
     const int32_t packs = (int32_t)args->w.k / K_PACK;
-    if (threadIdx.x < S_PARTS) { /* what lanes have that have nothing of the row */
+    if (threadIdx.x < N_ROW_PARTS) { /* what lanes have that have nothing of the row */
         K_UNROLL
         for (int32_t i = 0; i < 4; i++) {
-            row[(int32_t)threadIdx.x - S_PARTS].words.at[i] = 0;
+            row[(int32_t)threadIdx.x - N_ROW_PARTS].words.at[i] = 0;
         }
     }
 #if K_BEFORE == K_BEFORE_NOTHING
@@ -243,33 +232,26 @@ K_FN float s_zero(const s_place *at, const uint8_t *stage, s_step step, int32_t 
  * there are zero points. */
 K_FN void s_chunks(const s_place *at, const uint8_t *stage, s_step step, int32_t first, int zeros,
                    float *total) {
-    enum { PIECES = S_BYTES / 16, CHAINS = 2 };
+    enum { PIECES = N_ROW_PIECES };
     const k_pack *row = (const k_pack *)(const void *)(at->shared + at->args->shared.row);
     const float *row_sums = (const float *)(const void *)(row + (int32_t)at->args->w.k / K_PACK);
     const int32_t chunk = first + at->t, before = step.stage * S_CHUNKS;
-    const k_pack *x = at->g == at->t ? row + (before + chunk) * S_PARTS : row - S_PARTS;
-    s_weights weights[2];
-    float sum[CHAINS][4] = {};
+    const k_pack *x = at->g == at->t ? row + (before + chunk) * N_ROW_PARTS : row - N_ROW_PARTS;
+    n_weights weights[2];
+    float sum[2][4] = {};
     K_UNROLL
     for (int32_t half = 0; half < 2; half++) {
         const uint8_t *column = stage + (half * S_SIDE + at->g) * S_ROW;
         K_UNROLL
         for (int32_t i = 0; i < PIECES; i++) {
             const void *from = column + s_piece(at->g, chunk * PIECES + i) * 16;
-            weights[half].pieces[i] = ((const s_weights *)from)->pieces[0];
+            weights[half].pieces[i] = ((const n_weights *)from)->pieces[0];
         }
     }
     K_UNROLL
-    for (int32_t i = 0; i < S_PARTS; i++) {
+    for (int32_t i = 0; i < N_ROW_PARTS; i++) {
         const k_pack part = x[i];
-        uint32_t p[2][4];
-        p_units(weights[0].parts[i], at->mask, p[0]);
-        p_units(weights[1].parts[i], at->mask, p[1]);
-        K_UNROLL
-        for (int32_t k = 0; k < CHAINS; k++) {
-            const uint32_t a[4] = {p[0][k * 2], p[1][k * 2], p[0][k * 2 + 1], p[1][k * 2 + 1]};
-            s_product(sum[k], a, part.words.at + k * 2);
-        }
+        n_products(weights, i, &part, at->mask, sum);
     }
     /* Those of lanes from t = 2 on are of nothing. */
     const T *scale = (const T *)(const void *)(stage + S_SCALES + at->g * S_SCALE_ROW);

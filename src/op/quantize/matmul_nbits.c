@@ -10,19 +10,9 @@ enum { A, B, SCALES, ZEROS, GROUPS, BIAS, BEFORE };
 
 static mp_status read_sizes(const mp_planner *p, k_nbits *w) {
     const mp_shape *a = &p->in[A].shape;
-    const int64_t block = mp_node_int(p->node, "block_size", 0);
-    const int64_t bits = mp_node_int(p->node, "bits", 4);
     char text[MP_SHAPE_TEXT];
     w->k = mp_node_int(p->node, "K", 0);
     w->n = mp_node_int(p->node, "N", 0);
-    if (bits != 2 && bits != 4 && bits != 8) {
-        return MP_FAIL(UNSUPPORTED, "weights of %lld bits; 2, 4 and 8 are supported",
-                       (long long)bits);
-    }
-    if (block < 16 || block > 1 << 20 || (block & (block - 1)) != 0) {
-        return MP_FAIL(INVALID_ARGUMENT, "block_size is %lld; it is a power of two from 16 on",
-                       (long long)block);
-    }
     if (w->k < 1 || w->n < 1 || a->rank < 1 || a->dim[a->rank - 1] != w->k) {
         return MP_FAIL(INVALID_ARGUMENT,
                        "A of shape %s does not go with weights for K = %lld and N = %lld",
@@ -32,13 +22,8 @@ static mp_status read_sizes(const mp_planner *p, k_nbits *w) {
         return MP_FAIL(UNSUPPORTED, "weights packed for another kernel; export the model with "
                                     "weight_prepacked = 0");
     }
-    MP_TRY(mp_packed_block(w, block));
-    w->bits = (int32_t)bits;
-    w->middle = 1 << (bits - 1);
-    w->scale_type = mp_scale_word(p->in[A].type);
-    w->weight_row = w->blocks * (block * bits / 8);
-    w->zero_row = (w->blocks * bits + 7) / 8;
-    return MP_OK;
+    return mp_packed_integers(w, p->in[A].type, mp_node_int(p->node, "bits", 4),
+                              mp_node_int(p->node, "block_size", 0));
 }
 
 static mp_status read_inputs(const mp_planner *p, k_nbits *w) {

@@ -20,8 +20,8 @@ typedef struct chain {
     mp_packed link[K_CHAIN_LINKS];
     mp_ref bias[K_CHAIN_LINKS], norm[K_CHAIN_LINKS];
     int links, last_norm; /* last_norm: -1 where there is none */
-    int64_t m;
-    mp_shape rows; /* of the input, whose last dimension each product changes */
+    mp_shape rows;        /* that come to the first product */
+    int64_t left;         /* columns of what norms are taken of; 0: there is none */
     mp_gate gate;
     float epsilon;
 } chain;
@@ -59,11 +59,13 @@ static mp_status read_link(const mp_planner *p, int i, int64_t *width, chain *c)
     }
     w->k = *width;
     w->n = weight->shape.dim[0];
-    w->bits = (int32_t)mp_node_int(p->node, "bits", 4);
-    MP_TRY(mp_packed_block(w, mp_node_int(p->node, "block_size", 0)));
-    w->middle = 1 << (w->bits - 1);
-    w->scale_type = mp_scale_word(packed->type);
-    w->weight_row = w->blocks * (w->block * w->bits / 8);
+    if (w->k < 1 || w->n < 1 || (packed->gated && w->n % 2 != 0)) {
+        return MP_FAIL(INVALID_ARGUMENT, "product %d of the chain has %lld columns%s of %lld", i,
+                       (long long)w->n, packed->gated ? ", of which half gate," : "",
+                       (long long)w->k);
+    }
+    MP_TRY(mp_packed_integers(w, packed->type, mp_node_int(p->node, "bits", 4),
+                              mp_node_int(p->node, "block_size", 0)));
     MP_TRY(mp_packed_count(p, input_of(i, WEIGHT), "weights", w->n, w->weight_row));
     MP_TRY(mp_packed_count(p, input_of(i, SCALES), "scales", w->n, w->blocks));
     MP_TRY(mp_packed_count(p, input_of(i, BIAS), "values of the bias", w->n, 1));
@@ -83,42 +85,59 @@ static mp_status read(mp_planner *p, chain *c) {
         return MP_FAIL(INVALID_ARGUMENT, "a chain of %d products; 1 to %d are supported", c->links,
                        (int)K_CHAIN_LINKS);
     }
-    int64_t width = rows->dim[rows->rank - 1], left = 0;
+    int64_t width = rows->dim[rows->rank - 1];
     MP_TRY(mp_gate_read(p, &c->gate));
     for (int i = 0; i < c->links; i++) {
         const int64_t given = width;
         MP_TRY(read_link(p, i, &width, c));
         if (is_there(c->norm[i])) {
             c->last_norm = i;
-            left = left == 0 ? given : left;
-            if (given != left) {
+            c->left = c->left == 0 ? given : c->left;
+            if (given != c->left) {
                 return MP_FAIL(INVALID_ARGUMENT, "norms of a chain are of %lld and %lld columns",
-                               (long long)left, (long long)given);
+                               (long long)c->left, (long long)given);
             }
         }
     }
-    c->m = mp_shape_span(rows, 0, rows->rank - 1);
-    if (skip != NULL && (left == 0 || mp_shape_count(&skip->shape) != c->m * left)) {
-        char text[MP_SHAPE_TEXT];
-        return MP_FAIL(INVALID_ARGUMENT, "rows of shape %s are added to others",
-                       mp_shape_text(&skip->shape, text));
+    if (skip == NULL && mp_plan_wants(p, SUM)) {
+        return MP_FAIL(INVALID_ARGUMENT, "there is no sum of one tensor");
     }
     mp_shape shape = *rows;
+    shape.dim[shape.rank - 1] = c->left;
+    if (skip != NULL && c->left == 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "a chain without a norm adds nothing to its rows");
+    }
+    if (skip != NULL) {
+        const mp_shape made = shape;
+        MP_TRY(mp_shape_broadcast(&made, &skip->shape, &shape));
+    }
+    if (shape.dim[shape.rank - 1] != c->left) {
+        return MP_FAIL(INVALID_ARGUMENT, "rows of %lld columns are added to those of %lld",
+                       (long long)shape.dim[shape.rank - 1], (long long)c->left);
+    }
+    if (mp_plan_wants(p, SUM)) {
+        MP_TRY(mp_plan_output(p, SUM, p->in[X].type, &shape));
+    }
     shape.dim[shape.rank - 1] = width;
-    MP_TRY(mp_plan_output(p, OUT, p->in[X].type, &shape));
-    shape.dim[shape.rank - 1] = left;
-    return mp_plan_wants(p, SUM) ? mp_plan_output(p, SUM, p->in[X].type, &shape) : MP_OK;
+    return mp_plan_output(p, OUT, p->in[X].type, &shape);
 }
 
 /* ---- one launch ---- */
+
+static int64_t row_count(const mp_shape *shape) {
+    return mp_shape_span(shape, 0, shape->rank - 1);
+}
 
 static bool suits(const mp_planner *p, const chain *c) {
     enum { CHUNKS_LOG_MAX = 2 };
     const int log = c->link[0].w.block_shift - 5;
     const mp_dtype type = c->link[0].type;
     const int bits = c->link[0].w.bits;
-    bool fits = c->m == 1 && p->align >= 16 && (type == MP_F16 || type == MP_BF16) &&
-                (bits == 4 || bits == 8) && log >= 0 && log <= CHUNKS_LOG_MAX;
+    const mp_tensor *skip = mp_plan_in(p, SKIP);
+    bool fits = row_count(&c->rows) == 1 &&
+                (skip == NULL || mp_shape_count(&skip->shape) == c->left) && p->align >= 16 &&
+                (type == MP_F16 || type == MP_BF16) && (bits == 4 || bits == 8) && log >= 0 &&
+                log <= CHUNKS_LOG_MAX;
     for (int i = 0; i < c->links; i++) {
         fits = fits && mp_plan_is_constant(p, c->link[i].weight) &&
                mp_plan_is_constant(p, c->link[i].scale) && mp_plan_is_constant(p, c->norm[i]) &&
@@ -176,29 +195,39 @@ static mp_status at_once(mp_planner *p, const chain *c, const mp_nbits_chain_cut
 /* Rows on their way, and what is left beside them. */
 typedef struct way {
     mp_ref rows, left;
-    bool is_gated; /* halves, of which one gates the other as the next product reads them */
+    mp_tensor beside; /* what is left, as long as that is the input */
+    mp_shape shape;   /* of the rows, but for their width */
+    bool is_gated;    /* halves, of which one gates the other as the next product reads them */
 } way;
 
-static mp_shape shape_of(const chain *c, int64_t width) {
-    mp_shape shape = c->rows;
+static mp_shape shape_of(const way *at, int64_t width) {
+    mp_shape shape = at->shape;
     shape.dim[shape.rank - 1] = width;
     return shape;
 }
 
 /* The norm of the rows that link `i` multiplies. */
 static mp_status norm_of(mp_planner *p, const chain *c, int i, way *at, mp_before *out) {
-    const mp_tensor rows = {.type = c->link[i].type, .shape = shape_of(c, c->link[i].w.k)};
+    const mp_tensor rows = {.type = c->link[i].type, .shape = shape_of(at, c->link[i].w.k)};
+    mp_tensor beside = at->beside.type != MP_NONE ? at->beside : rows, made = rows;
     const bool is_last = i == c->last_norm;
+    if (is_there(at->left)) {
+        MP_TRY(mp_shape_broadcast(&rows.shape, &beside.shape, &made.shape));
+    } else {
+        beside.type = MP_NONE;
+    }
     *out = (mp_before){.args = {.columns = c->link[i].w.k, .epsilon = c->epsilon},
                        .x = at->rows,
                        .skip = at->left,
                        .scale = c->norm[i],
-                       .in = {rows, is_there(at->left) ? rows : (mp_tensor){.type = MP_NONE}},
-                       .made = rows};
+                       .in = {rows, beside},
+                       .made = made};
+    at->beside.type = MP_NONE;
+    at->shape = made.shape;
     if (!is_there(at->left)) {
         at->left = at->rows;
     } else if (!is_last) {
-        MP_TRY(mp_plan_scratch_shape(p, &rows.shape, rows.type, &out->sum));
+        MP_TRY(mp_plan_scratch_shape(p, &made.shape, made.type, &out->sum));
         at->left = out->sum;
     } else if (mp_plan_wants(p, SUM)) {
         out->sum = MP_OUT(SUM);
@@ -207,13 +236,13 @@ static mp_status norm_of(mp_planner *p, const chain *c, int i, way *at, mp_befor
 }
 
 static mp_before gate_of(const chain *c, int i, const way *at) {
-    const mp_tensor halves = {.type = c->link[i].type, .shape = shape_of(c, 2 * c->link[i].w.k)};
+    const mp_tensor halves = {.type = c->link[i].type, .shape = shape_of(at, 2 * c->link[i].w.k)};
     return (mp_before){
         .args = {.columns = c->link[i].w.k, .gate = c->gate.kind, .alpha = c->gate.alpha},
         .is_gate = true,
         .x = at->rows,
         .in = {halves},
-        .made = {.type = halves.type, .shape = shape_of(c, c->link[i].w.k)}};
+        .made = {.type = halves.type, .shape = shape_of(at, c->link[i].w.k)}};
 }
 
 static mp_status product(mp_planner *p, const chain *c, int i, way *at) {
@@ -226,15 +255,16 @@ static mp_status product(mp_planner *p, const chain *c, int i, way *at) {
     } else if (at->is_gated) {
         before = gate_of(c, i, at);
     }
+    const int64_t m = row_count(&at->shape);
     const bool is_made = is_normed || at->is_gated;
     at->is_gated = packed.gated && !is_last && !is_there(c->norm[i + 1]);
     packed.gated = packed.gated && !at->is_gated;
     if (!is_last) {
-        const mp_shape shape = shape_of(c, packed.gated ? packed.w.n / 2 : packed.w.n);
+        const mp_shape shape = shape_of(at, packed.gated ? packed.w.n / 2 : packed.w.n);
         MP_TRY(mp_plan_scratch_shape(p, &shape, packed.type, &out));
     }
-    MP_TRY(is_made ? mp_plan_made_packed(p, &packed, &before, c->m, c->bias[i], out)
-                   : mp_plan_packed_product(p, &packed, at->rows, c->m, c->bias[i], out));
+    MP_TRY(is_made ? mp_plan_made_packed(p, &packed, &before, m, c->bias[i], out)
+                   : mp_plan_packed_product(p, &packed, at->rows, m, c->bias[i], out));
     at->rows = out;
     return MP_OK;
 }
@@ -245,7 +275,8 @@ static mp_status plan(mp_planner *p) {
     uint32_t normed = 0;
     chain c;
     MP_TRY(read(p, &c));
-    if (c.m == 0) {
+    const mp_tensor *skip = mp_plan_in(p, SKIP);
+    if (row_count(&c.rows) == 0 || (skip != NULL && mp_shape_count(&skip->shape) == 0)) {
         return MP_OK;
     }
     if (suits(p, &c)) {
@@ -258,7 +289,10 @@ static mp_status plan(mp_planner *p) {
             return at_once(p, &c, &cut, &args);
         }
     }
-    way at = {.rows = MP_IN(X), .left = mp_plan_in(p, SKIP) != NULL ? MP_IN(SKIP) : MP_NOWHERE};
+    way at = {.rows = MP_IN(X),
+              .left = skip != NULL ? MP_IN(SKIP) : MP_NOWHERE,
+              .beside = skip != NULL ? *skip : (mp_tensor){.type = MP_NONE},
+              .shape = c.rows};
     for (int i = 0; i < c.links; i++) {
         MP_TRY(product(p, &c, i, &at));
     }

@@ -40,6 +40,24 @@ mp_status mp_packed_block(k_nbits *w, int64_t block) {
     return MP_OK;
 }
 
+mp_status mp_packed_integers(k_nbits *w, mp_dtype type, int64_t bits, int64_t block) {
+    if (bits != 2 && bits != 4 && bits != 8) {
+        return MP_FAIL(UNSUPPORTED, "weights of %lld bits; 2, 4 and 8 are supported",
+                       (long long)bits);
+    }
+    if (block < 16 || block > 1 << 20 || (block & (block - 1)) != 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "block_size is %lld; it is a power of two from 16 on",
+                       (long long)block);
+    }
+    MP_TRY(mp_packed_block(w, block));
+    w->bits = (int32_t)bits;
+    w->middle = 1 << (bits - 1);
+    w->scale_type = mp_scale_word(type);
+    w->weight_row = w->blocks * (block * bits / 8);
+    w->zero_row = (w->blocks * bits + 7) / 8;
+    return MP_OK;
+}
+
 mp_status mp_packed_codes(mp_planner *p, mp_packed *packed, const float *values, int count) {
     uint64_t words[CODES_MAX / 2];
     memcpy(words, values, (size_t)count * sizeof *values);

@@ -23,6 +23,11 @@ typedef struct mp_packed {
  * pieces of weights do not fit into. */
 mp_status mp_packed_block(k_nbits *w, int64_t block);
 
+/* Weights are integers in whole bytes, in blocks of a power of two: of w, whose n and k are there,
+ * sets what follows from these. Fails: UNSUPPORTED for other bits than 2, 4 and 8; INVALID_ARGUMENT
+ * for blocks that MatMulNBits does not have. */
+mp_status mp_packed_integers(k_nbits *w, mp_dtype type, int64_t bits, int64_t block);
+
 /* Weights are codes of `narrow`, a float type of 4 or 8 bits; or places among `count` values, a
  * power of two. */
 mp_status mp_packed_codes_of(mp_planner *p, mp_packed *packed, mp_dtype narrow);
